@@ -1,0 +1,28 @@
+# Flags every target of ours is built with. No -march: one binary starts on any x86-64 machine and
+# chooses kernels at run time. No -ffast-math: it would make results depend on the compiler's mood.
+add_library(parax_flags INTERFACE)
+target_compile_options(parax_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
+                                             -ffp-contract=off)
+target_include_directories(parax_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+if(PARAX_SANITIZE)
+  target_compile_options(parax_flags INTERFACE -fsanitize=${PARAX_SANITIZE} -fno-omit-frame-pointer
+                                               -fno-sanitize-recover=all -g1)
+  target_link_options(parax_flags INTERFACE -fsanitize=${PARAX_SANITIZE})
+endif()
+
+# parax_library(<folder> SOURCES ... DEPS ...): the static library parax_<folder>.
+function(parax_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(parax_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(parax_${name} PUBLIC parax_flags ${ARG_DEPS})
+endfunction()
+
+# parax_test(<folder> SOURCES ... DEPS ...): one test program a folder, each test known to ctest.
+function(parax_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(test_${name} ${ARG_SOURCES})
+  target_link_libraries(test_${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  target_compile_definitions(test_${name} PRIVATE PARAX_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(test_${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+                       DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 300)
+endfunction()

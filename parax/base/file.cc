@@ -1,0 +1,108 @@
+#include "parax/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "parax/base/error.h"
+
+namespace parax {
+namespace {
+
+class FileDescriptor {
+ public:
+  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0) {
+    do {
+      fd_ = open(path.c_str(), flags | O_CLOEXEC, mode);
+    } while (fd_ < 0 && errno == EINTR);
+    if (fd_ < 0) Fail("cannot open {}: {}", path.string(), std::strerror(errno));
+  }
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+void WriteAll(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) Fail("cannot write {}: {}", path.string(), std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+}  // namespace
+
+std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {
+  const FileDescriptor file(path, O_RDONLY);
+  std::string content;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = read(file.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) Fail("cannot read {}: {}", path.string(), std::strerror(errno));
+    if (n == 0) return content;
+    content.append(buffer, static_cast<size_t>(n));
+    if (content.size() > max_bytes) Fail("{} is larger than {} bytes", path.string(), max_bytes);
+  }
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const FileDescriptor file(path, O_RDONLY);
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    Fail("{} is not a regular file", path.string());
+  }
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ == 0) return;
+  void* data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) Fail("cannot map {}: {}", path.string(), std::strerror(errno));
+  data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void SyncFolder(const std::filesystem::path& folder) {
+  const FileDescriptor dir(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);
+  if (fsync(dir.get()) != 0 && errno != EINVAL) {
+    Fail("cannot sync folder {}: {}", folder.string(), std::strerror(errno));
+  }
+}
+
+void WriteFileAtomically(const std::filesystem::path& path,
+                         std::span<const std::span<const std::byte>> pieces) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp";
+  try {
+    const FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    for (const auto& piece : pieces) WriteAll(file.get(), piece, path);
+    if (fsync(file.get()) != 0) Fail("cannot write {}: {}", path.string(), std::strerror(errno));
+    if (rename(temporary.c_str(), path.c_str()) != 0) {
+      Fail("cannot rename {} to {}: {}", temporary.string(), path.string(), std::strerror(errno));
+    }
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  SyncFolder(path.parent_path());
+}
+
+void WriteFileAtomically(const std::filesystem::path& path, std::string_view content) {
+  const auto bytes = std::as_bytes(std::span(content.data(), content.size()));
+  const std::span<const std::byte> pieces[] = {bytes};
+  WriteFileAtomically(path, pieces);
+}
+
+}  // namespace parax

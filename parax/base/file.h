@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace parax {
+
+// The whole file. Throws Error naming the path when it cannot be read or is larger than
+// `max_bytes`.
+std::string ReadFile(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 32);
+
+// A file mapped read-only for as long as the object lives.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);  // throws Error naming the path
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Writes the pieces one after another to `path`, and fsyncs file and folder: either the whole new
+// content is there afterwards (by way of a temporary name and rename), or the old, also after a
+// crash or on a full disk. Throws Error naming path and cause.
+void WriteFileAtomically(const std::filesystem::path& path,
+                         std::span<const std::span<const std::byte>> pieces);
+void WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
+
+void SyncFolder(const std::filesystem::path& folder);  // fsync of a directory
+
+}  // namespace parax

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace parax {
+
+// "1.5 GB", "312 KB": powers of 1000 with three significant figures.
+std::string HumanBytes(double bytes);
+// "2 h 05 min", "3 min 20 s", "12 s".
+std::string HumanTime(double seconds);
+// The candidate with the least edit distance to `word`, or "" when none is near (for "did you
+// mean").
+std::string Nearest(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace parax
