@@ -12,6 +12,7 @@ struct Seat {
   int index = 0;
   int domain = 0;        // index into Topology::domains
   std::vector<int> pus;  // one PU a core: an instance runs as many threads as this is long
+  bool bind = true;      // false for a topology that is not this machine's
 };
 
 struct SeatRequest {
@@ -36,7 +37,8 @@ bool BindThread(const std::vector<int>& pus);
 
 // Prepares the calling thread as an instance: binds it, sets flush-to-zero and denormals-are-zero,
 // and omp_set_num_threads(seat.pus.size()) with the OpenMP team bound and flushing likewise.
-// Returns false when binding was refused (everything else is done all the same).
+// Returns false when binding was refused or the team came out smaller (OMP_THREAD_LIMIT);
+// everything else is done all the same.
 bool EnterSeat(const Seat& seat);
 
 }  // namespace parax

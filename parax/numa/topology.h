@@ -12,7 +12,8 @@ namespace parax {
 // mask and cpuset allow, lowest first. Never empty.
 struct Core {
   std::vector<int> pus;
-  int domain = 0;  // index into Topology::domains
+  int domain = 0;    // index into Topology::domains
+  int siblings = 1;  // hardware threads of the core, allowed or not: others may run on the rest
 };
 
 // A NUMA domain that holds at least one usable core. Memory-only nodes (CXL, HBM) are listed in the
@@ -31,13 +32,19 @@ struct Topology {
   std::vector<Core> cores;
   std::vector<Domain> domains;
   double cpu_quota = std::numeric_limits<double>::infinity();  // cgroup limit, in CPUs
+  std::string cpu_quota_file;                                  // where it was read; "" without one
   size_t memory_bytes = 0;                                     // of the machine
   size_t memory_limit_bytes = 0;   // least of the machine's memory and the cgroups' limits
   std::vector<std::string> notes;  // a line each: what restricts us and where it was read
+  bool this_machine = true;        // false: from HWLOC_SYNTHETIC or HWLOC_XMLFILE, nothing is bound
 };
 
+// "0-27,56-83"
+std::string CpuList(std::vector<int> pus);
+
 struct TopologyOptions {
-  // Stands before /sys/fs/cgroup and /proc when limits are read: lets tests inject them.
+  // Stands before /sys and /proc when limits are read (and then the affinity mask is read there,
+  // from /proc/self/status): lets tests inject them.
   std::filesystem::path root = "/";
 };
 
