@@ -1,0 +1,197 @@
+#include "parax/layers/layers.h"
+#include "parax/layers/weighted_internal.h"
+
+namespace parax {
+namespace {
+
+using dnnl::memory;
+using Forward = dnnl::convolution_forward::primitive_desc;
+using BackwardData = dnnl::convolution_backward_data::primitive_desc;
+using BackwardWeights = dnnl::convolution_backward_weights::primitive_desc;
+constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
+
+// One convolution at one batch size: what all its primitive descriptors have in common.
+struct Problem {
+  ConvOptions options;
+  dnnl::prop_kind kind;
+  Dims stride, dilation, padding;
+  memory::desc bias;  // empty: none
+  memory::desc x, y;
+
+  Forward MakeForward(const memory::desc& source, const memory::desc& weights,
+                      const memory::desc& target) const {
+    return options.bias ? Forward(OnednnEngine(), kind, kDirect, source, weights, bias, target,
+                                  stride, dilation, padding, padding, UserScratchpad(), true)
+                        : Forward(OnednnEngine(), kind, kDirect, source, weights, target, stride,
+                                  dilation, padding, padding, UserScratchpad(), true);
+  }
+
+  std::vector<Candidate> ForwardCandidates(const memory::desc& weights) const {
+    std::vector<Candidate> all;
+    AddCandidates(
+        MakeForward(x, weights, y), [](const Forward& pd) { return pd.weights_desc(); },
+        [&](const Forward& pd) {
+          std::vector<OnednnArgument> arguments = {{DNNL_ARG_SRC, x},
+                                                   {DNNL_ARG_WEIGHTS, pd.weights_desc()}};
+          if (options.bias) arguments.push_back({DNNL_ARG_BIAS, bias});
+          arguments.push_back({DNNL_ARG_DST, y});
+          return arguments;
+        },
+        all);
+    return all;
+  }
+
+  std::vector<Candidate> DataCandidates(const memory::desc& weights, const Forward& hint) const {
+    std::vector<Candidate> all;
+    AddCandidates(
+        BackwardData(OnednnEngine(), kDirect, x, weights, y, stride, dilation, padding, padding,
+                     hint, UserScratchpad(), true),
+        [](const BackwardData& pd) { return pd.weights_desc(); },
+        [&](const BackwardData& pd) {
+          return std::vector<OnednnArgument>{{DNNL_ARG_DIFF_DST, y},
+                                             {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                             {DNNL_ARG_DIFF_SRC, x}};
+        },
+        all);
+    return all;
+  }
+
+  std::vector<Candidate> WeightsCandidates(const memory::desc& weights, const Dims& weight_dims,
+                                           DType type, const Forward& hint) const {
+    std::vector<Candidate> all;
+    const BackwardWeights first =
+        options.bias ? BackwardWeights(OnednnEngine(), kDirect, x, weights, bias, y, stride,
+                                       dilation, padding, padding, hint, UserScratchpad(), true)
+                     : BackwardWeights(OnednnEngine(), kDirect, x, weights, y, stride, dilation,
+                                       padding, padding, hint, UserScratchpad(), true);
+    AddCandidates(
+        first, [](const BackwardWeights& pd) { return pd.diff_weights_desc(); },
+        [&](const BackwardWeights& pd) {
+          std::vector<OnednnArgument> arguments = {{DNNL_ARG_SRC, x},
+                                                   {DNNL_ARG_DIFF_DST, y},
+                                                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}};
+          if (options.bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, bias});
+          return arguments;
+        },
+        all);
+    const Dims in = x.get_dims(), out = y.get_dims();
+    const bool is_product = options.kernel == 1 && options.stride == 1 && options.padding == 0 &&
+                            options.groups == 1 && !options.bias;
+    if (is_product && x == DescOf(Layout::ChannelsLast(in, type)) &&
+        y == DescOf(Layout::ChannelsLast(out, type)))
+      AddMatmulWeightGradients(in[0] * in[2] * in[3], in[1], out[1], type, weight_dims, weights,
+                               all);
+    return all;
+  }
+};
+
+class ConvLayer final : public Layer {
+ public:
+  explicit ConvLayer(const ConvOptions& options) : o_(options) {
+    if (o_.in_channels < 1 || o_.out_channels < 1 || o_.kernel < 1 || o_.stride < 1 ||
+        o_.padding < 0 || o_.dilation < 1 || o_.groups < 1 || o_.in_channels % o_.groups != 0 ||
+        o_.out_channels % o_.groups != 0)
+      Fail("{}: sizes must be positive and the groups divide the channels", Describe());
+  }
+
+  std::string kind() const override { return "conv"; }
+
+  Dims OutputDims(const std::vector<Dims>& inputs) const override {
+    if (inputs.size() != 1 || inputs[0].size() != 4 || inputs[0][1] != o_.in_channels)
+      Fail("{}: wants one input of N x {} x H x W", Describe(), o_.in_channels);
+    Dims out = {inputs[0][0], o_.out_channels};
+    for (const size_t d : {2, 3}) {
+      const int64_t room = inputs[0][d] + 2 * o_.padding - o_.dilation * (o_.kernel - 1) - 1;
+      if (room < 0) Fail("{}: its kernel is larger than the padded input", Describe());
+      out.push_back(room / o_.stride + 1);
+    }
+    return out;
+  }
+
+  std::vector<ParamSpec> Params() const override {
+    std::vector<ParamSpec> params = {
+        {"weight",
+         {o_.out_channels, o_.in_channels / o_.groups, o_.kernel, o_.kernel},
+         InitRule::kKaimingNormalFanOut,
+         true}};
+    if (o_.bias) params.push_back({"bias", {o_.out_channels}, InitRule::kZeros, false});
+    return params;
+  }
+
+  CompiledLayer Compile(const CompileRequest& request) const override {
+    return CompileWeighted(Rule(request), request);
+  }
+
+  std::vector<std::string> Candidates(const CompileRequest& request, int op) const override {
+    return WeightedCandidates(Rule(request), request, op);
+  }
+
+ private:
+  std::string Describe() const {
+    return fmt::format("conv {}->{} {}x{}/{}", o_.in_channels, o_.out_channels, o_.kernel,
+                       o_.kernel, o_.stride);
+  }
+
+  // G, O/G, I/G, H, W with groups: the canonical order of elements is the same.
+  Dims WeightDims() const {
+    Dims dims = {o_.out_channels, o_.in_channels / o_.groups, o_.kernel, o_.kernel};
+    if (o_.groups > 1) {
+      dims[0] /= o_.groups;
+      dims.insert(dims.begin(), o_.groups);
+    }
+    return dims;
+  }
+
+  WeightedRule Rule(const CompileRequest& request) const {
+    const Layout& given = request.inputs.at(0);
+    const Dims in = given.dims(), out = OutputDims({in});
+    const DType type = given.dtype();
+    Problem problem;
+    problem.options = o_;
+    problem.kind = request.mode == Mode::kTraining ? dnnl::prop_kind::forward_training
+                                                   : dnnl::prop_kind::forward_inference;
+    problem.stride = {o_.stride, o_.stride};
+    problem.dilation = {o_.dilation - 1, o_.dilation - 1};
+    problem.padding = {o_.padding, o_.padding};
+    if (o_.bias) problem.bias = DescOf(Layout::Plain({o_.out_channels}, type));
+    const Dims weight_dims = WeightDims();
+    const memory::desc any = AnyDesc(weight_dims, type);
+    problem.x = DescOf(Layout::ChannelsLast(in, type));
+    problem.y = DescOf(Layout::ChannelsLast(out, type));
+    if (request.blocked) {  // a blocked input stays; any other is oneDNN's to choose
+      const bool keep = !DescOf(given).get_inner_blks().empty();
+      const auto all = AllImplementations(
+          problem.MakeForward(keep ? DescOf(given) : AnyDesc(in, type), any, AnyDesc(out, type)));
+      if (all.empty()) Fail("{}: no implementation", Describe());
+      problem.x = all[0].src_desc();
+      problem.y = all[0].dst_desc();
+    }
+    const Forward hint = problem.MakeForward(problem.x, any, problem.y);
+
+    WeightedRule rule;
+    rule.what = Describe();
+    rule.weight_dims = weight_dims;
+    rule.bias = o_.bias ? o_.out_channels : 0;
+    rule.dtype = type;
+    rule.flops = 2.0 * static_cast<double>(Product(out)) *
+                 static_cast<double>(o_.in_channels / o_.groups * o_.kernel * o_.kernel);
+    rule.input = problem.x;
+    rule.output = problem.y;
+    rule.forward = [=](const memory::desc& weights) { return problem.ForwardCandidates(weights); };
+    rule.backward_data = [=](const memory::desc& weights) {
+      return problem.DataCandidates(weights, hint);
+    };
+    rule.backward_weights = [=](const memory::desc& weights) {
+      return problem.WeightsCandidates(weights, weight_dims, type, hint);
+    };
+    return rule;
+  }
+
+  ConvOptions o_;
+};
+
+}  // namespace
+
+LayerPtr Conv(const ConvOptions& options) { return std::make_shared<ConvLayer>(options); }
+
+}  // namespace parax
