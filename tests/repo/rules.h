@@ -17,7 +17,7 @@ Findings IncludeOrder(const SourceFile& file);
 // Heavy or foreign headers (oneDNN, JSON, ...) stay in .cc and *_internal.h files, and no public
 // header includes an internal one.
 Findings PublicHeadersAreLight(const SourceFile& file);
-// At most 350 lines a file, 100 columns a line of C++.
+// At most 350 lines a file of code.
 Findings Length(const SourceFile& file);
 // No folder of one machine, no registry's host.
 Findings NoPlaces(const SourceFile& file);
