@@ -84,6 +84,9 @@ struct CompiledLayer {
   std::vector<CompiledOp> backward;  // empty in evaluation
   bool output_is_input = false;      // a view: no op, output shares input 0's memory, gradients too
   bool grads_alias_output_grad = false;  // every input's gradient IS the output's (plain add)
+  // All inputs have one gradient (add with relu): backward writes only that of the first input
+  // whose gradient is needed; the others' are the same memory.
+  bool input_grads_equal = false;
   // Batch statistics of a training-mode norm layer: saved[] indices of mean and variance (biased),
   // float, one a channel, over `statistics_count` values each; -1: none.
   int saved_mean = -1;
