@@ -1,0 +1,283 @@
+#include "parax/engine/instance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "parax/base/error.h"
+#include "parax/layers/elementwise.h"
+
+namespace parax {
+namespace {
+
+constexpr uint32_t kSignallingNan = 0x7fa00000;  // fills dead buffers in debugging plans
+
+size_t RoundUp(size_t bytes) {
+  return (bytes + Plan::kAlignment - 1) / Plan::kAlignment * Plan::kAlignment;
+}
+
+// Bytes the gradients of one op take in scratch.
+size_t GradientBytes(const Plan& plan, const PlanOp& op) {
+  size_t bytes = 0;
+  for (const PlanArgument& argument : op.arguments) {
+    if (argument.place != Place::kGradient) continue;
+    bytes += RoundUp(plan.params[static_cast<size_t>(argument.index)].grad.bytes());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void Instance::Prepare(std::vector<const Plan*> plans) {
+  size_t bytes = 0;
+  size_t scratch = 0;
+  for (const Plan* plan : plans) {
+    bytes = std::max(bytes, plan->arena_bytes);
+    for (const PlanOp& op : plan->ops) scratch = std::max(scratch, GradientBytes(*plan, op));
+  }
+  gradient_scratch_ = RoundUp(bytes);
+  arena_ = Arena(gradient_scratch_ + scratch, ArenaOptions{wiring_.os_node, false});
+  plans_.clear();
+  for (const Plan* plan : plans) plans_.push_back(Bind(*plan));
+}
+
+void* Instance::Address(const Plan& plan, const PlanArgument& argument, float* gradient) {
+  switch (argument.place) {
+    case Place::kArena:
+      return At<std::byte>(argument.index, plan);
+    case Place::kForm:
+      return const_cast<float*>(wiring_.store->Form(wiring_.domain, plan, argument.index));
+    case Place::kState:
+      return const_cast<float*>(wiring_.store->State(argument.index));
+    case Place::kGradient:
+      return gradient;
+  }
+  return nullptr;
+}
+
+Instance::BoundPlan Instance::Bind(const Plan& plan) {
+  BoundPlan bound;
+  bound.plan = &plan;
+  for (const PlanOp& op : plan.ops) {
+    BoundOp& made = bound.ops.emplace_back();
+    std::vector<void*> first, later;
+    std::byte* scratch = arena_.data() + gradient_scratch_;
+    for (const PlanArgument& argument : op.arguments) {
+      if (argument.place != Place::kGradient) {
+        first.push_back(Address(plan, argument, nullptr));
+        later.push_back(first.back());
+        continue;
+      }
+      const PlanParam& param = plan.params[static_cast<size_t>(argument.index)];
+      float* slot =
+          wiring_.server->gradient(wiring_.leaf, wiring_.store->ServerParameter(argument.index));
+      first.push_back(slot);
+      later.push_back(scratch);
+      void* const both[] = {slot, scratch};
+      made.added.push_back(MakeAccumulate(param.grad.elements())->Bind(both));
+      scratch += RoundUp(param.grad.bytes());
+    }
+    made.first = op.kernel->Bind(first);
+    if (!made.added.empty()) made.later = op.kernel->Bind(later);
+  }
+  FindBuckets(bound);
+  if (plan.options.guards) {
+    for (const PlanBuffer& buffer : plan.buffers) {
+      if (buffer.shares >= 0 || buffer.last < 0) continue;
+      bound.ops[static_cast<size_t>(buffer.last)].dying.emplace_back(buffer.offset, buffer.bytes);
+    }
+  }
+  return bound;
+}
+
+void Instance::FindBuckets(BoundPlan& bound) const {
+  const Plan& plan = *bound.plan;
+  if (plan.options.mode != Mode::kTraining || wiring_.server == nullptr) return;
+  std::set<int> awaited;
+  std::vector<int> last_use(static_cast<size_t>(wiring_.server->buckets()), -1);
+  std::vector<bool> written(plan.params.size(), false);
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    for (const PlanArgument& argument : plan.ops[i].arguments) {
+      int param = -1;
+      if (argument.place == Place::kForm)
+        param = plan.forms[static_cast<size_t>(argument.index)].param;
+      if (argument.place == Place::kGradient) {
+        param = argument.index;
+        written[static_cast<size_t>(param)] = true;
+      }
+      if (param < 0 || wiring_.store->ServerParameter(param) < 0) continue;
+      const int bucket = wiring_.server->bucket_of(wiring_.store->ServerParameter(param));
+      if (awaited.insert(bucket).second) bound.ops[i].await.push_back(bucket);
+      last_use[static_cast<size_t>(bucket)] = static_cast<int>(i);
+    }
+  }
+  for (size_t p = 0; p < written.size(); ++p) {
+    if (wiring_.store->ServerParameter(static_cast<int>(p)) >= 0 && !written[p]) {
+      Fail("parameter {} gets no gradient: it does not lead to the logits", plan.params[p].name);
+    }
+  }
+  for (size_t b = 0; b < last_use.size(); ++b) {
+    bound.ops[static_cast<size_t>(last_use[b])].publish.push_back(static_cast<int>(b));
+  }
+}
+
+Instance::BoundPlan* Instance::Find(Mode mode, int64_t batch) {
+  for (BoundPlan& bound : plans_) {
+    if (bound.plan->options.mode == mode && bound.plan->options.batch == batch) return &bound;
+  }
+  return nullptr;
+}
+
+void Instance::CopyInput(const Plan& plan, const MicroBatch& batch) {
+  const size_t count = static_cast<size_t>(batch.count);
+  std::memcpy(At<float>(plan.images, plan), batch.images, plan.images_layout.bytes());
+  std::memcpy(At<int32_t>(plan.labels, plan), batch.labels, count * sizeof(int32_t));
+  if (plan.targets >= 0) {
+    float* targets = At<float>(plan.targets, plan);
+    const size_t classes = static_cast<size_t>(plan.options.loss.classes);
+    std::memcpy(targets, batch.probabilities, count * classes * sizeof(float));
+  }
+}
+
+Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext& context, int micro,
+                         bool last) {
+  for (int i = begin; i < end; ++i) {
+    BoundOp& op = bound.ops[static_cast<size_t>(i)];
+    if (wiring_.stop->stopped()) return Outcome::kStopped;
+    if (wiring_.hook != nullptr) {
+      const Outcome outcome = wiring_.hook->Enter(wiring_.leaf, context.iteration, i);
+      if (outcome != Outcome::kOk) return outcome;
+    }
+    for (const int bucket : op.await) {
+      const Outcome outcome = wiring_.server->AwaitBucket(wiring_.leaf, bucket);
+      if (outcome != Outcome::kOk) return outcome;
+    }
+    const bool add = micro > 0 && op.later != nullptr;
+    Outcome outcome = (add ? op.later : op.first)->Run(context);
+    if (add) {
+      for (auto& adding : op.added) {
+        if (outcome == Outcome::kOk) outcome = adding->Run(context);
+      }
+    }
+    if (outcome != Outcome::kOk) {
+      wiring_.stop->Fail(outcome, "layer op", i);
+      return outcome;
+    }
+    for (const auto& [offset, bytes] : op.dying) {
+      if (!GuardIntact(offset + bytes)) {
+        wiring_.stop->Fail(Outcome::kKernelFailed, "write past the end of a buffer by op", i);
+        return Outcome::kKernelFailed;
+      }
+      FillDead(offset, bytes);
+    }
+    if (last) {
+      for (const int bucket : op.publish) wiring_.server->Publish(wiring_.leaf, bucket);
+    }
+    if (wiring_.server != nullptr) {
+      outcome = wiring_.server->Help(wiring_.leaf);
+      if (outcome != Outcome::kOk) return outcome;
+    }
+  }
+  return Outcome::kOk;
+}
+
+void Instance::CopyMoments(const Plan& plan, int micro) {
+  for (const PlanMoment& moment : plan.moments) {
+    const int m = wiring_.store->ServerMoment(moment.node);
+    const size_t bytes = static_cast<size_t>(moment.channels) * sizeof(float);
+    std::memcpy(wiring_.server->moment_mean(wiring_.leaf, m, micro), At<float>(moment.mean, plan),
+                bytes);
+    std::memcpy(wiring_.server->moment_variance(wiring_.leaf, m, micro),
+                At<float>(moment.variance, plan), bytes);
+    wiring_.server->SetMomentCount(wiring_.leaf, m, micro, moment.count);
+  }
+}
+
+Outcome Instance::Train(const MicroBatch& batch, const RunContext& context, int micro,
+                        int micro_batches, LossResult& total) {
+  BoundPlan* bound = Find(Mode::kTraining, batch.count);
+  if (bound == nullptr) {
+    wiring_.stop->Fail(Outcome::kKernelFailed, "no plan for a micro-batch of size", batch.count);
+    return Outcome::kKernelFailed;
+  }
+  const Plan& plan = *bound->plan;
+  last_ = bound;
+  if (plan.options.guards) FillDead(0, plan.arena_bytes);
+  CopyInput(plan, batch);
+  const bool last = micro + 1 == micro_batches;
+  Outcome outcome = RunOps(*bound, 0, plan.forward_ops, context, micro, last);
+  if (outcome != Outcome::kOk) return outcome;
+  const LossResult result = *At<LossResult>(plan.loss, plan);
+  total.loss_sum += result.loss_sum;
+  total.weight_sum += result.weight_sum;
+  total.correct1 += result.correct1;
+  total.correct5 += result.correct5;
+  total.count += result.count;
+  if (!result.finite) {
+    total.finite = false;
+    return Outcome::kNotFinite;  // the trainer looks for the layer, then stops the run
+  }
+  CopyMoments(plan, micro);
+  wiring_.server->SetWeight(wiring_.leaf, total.weight_sum);
+  return RunOps(*bound, plan.forward_ops, static_cast<int>(plan.ops.size()), context, micro, last);
+}
+
+void Instance::PublishNothing() {
+  for (int b = 0; b < wiring_.server->buckets(); ++b) wiring_.server->Publish(wiring_.leaf, b);
+}
+
+Outcome Instance::Evaluate(const MicroBatch& batch, const RunContext& context, LossResult& total) {
+  BoundPlan* bound = Find(Mode::kEvaluation, batch.count);
+  if (bound == nullptr) {
+    wiring_.stop->Fail(Outcome::kKernelFailed, "no plan for a micro-batch of size", batch.count);
+    return Outcome::kKernelFailed;
+  }
+  const Plan& plan = *bound->plan;
+  last_ = bound;
+  if (plan.options.guards) FillDead(0, plan.arena_bytes);
+  CopyInput(plan, batch);
+  const Outcome outcome =
+      RunOps(*bound, 0, static_cast<int>(plan.ops.size()), context, 0, /*last=*/false);
+  if (outcome != Outcome::kOk) return outcome;
+  const LossResult result = *At<LossResult>(plan.loss, plan);
+  total.loss_sum += result.loss_sum;
+  total.weight_sum += result.weight_sum;
+  total.correct1 += result.correct1;
+  total.correct5 += result.correct5;
+  total.count += result.count;
+  total.finite &= result.finite;
+  logits_ = At<float>(plan.logits, plan);
+  probabilities_ = At<float>(plan.probabilities, plan);
+  return Outcome::kOk;
+}
+
+std::string Instance::FirstNonFinite(const RunContext& context) {
+  if (last_ == nullptr) return "unknown";
+  const Plan& plan = *last_->plan;
+  const auto finite = [&](int buffer) {
+    const PlanBuffer& b = plan.buffers[static_cast<size_t>(buffer)];
+    const float* values = reinterpret_cast<const float*>(arena_.data() + b.offset);
+    return std::all_of(values, values + b.bytes / sizeof(float),
+                       [](float v) { return std::isfinite(v); });
+  };
+  if (!finite(plan.images)) return "the input images";
+  for (int i = 0; i < plan.forward_ops; ++i) {
+    const PlanOp& op = plan.ops[static_cast<size_t>(i)];
+    if (last_->ops[static_cast<size_t>(i)].first->Run(context) != Outcome::kOk) return op.name;
+    if (op.node >= 0 && !finite(plan.outputs[static_cast<size_t>(op.node)])) return op.name;
+  }
+  return "the loss";
+}
+
+void Instance::FillDead(size_t offset, size_t bytes) {
+  std::fill_n(reinterpret_cast<uint32_t*>(arena_.data() + offset), (bytes + 3) / 4, kSignallingNan);
+}
+
+bool Instance::GuardIntact(size_t end) const {
+  uint32_t found = 0;
+  std::memcpy(&found, arena_.data() + (end + 3) / 4 * 4, sizeof found);
+  return found == kSignallingNan;
+}
+
+}  // namespace parax

@@ -1,0 +1,255 @@
+#include "parax/engine/param_store.h"
+
+#include <algorithm>
+
+#include "parax/base/error.h"
+
+namespace parax {
+namespace {
+
+size_t Index(int i) { return static_cast<size_t>(i); }
+
+void Gather(std::span<const float> packed, const Layout& layout, std::vector<float>& canonical) {
+  const std::vector<uint32_t> position = Positions(layout);
+  canonical.resize(position.size());
+  for (size_t i = 0; i < position.size(); ++i) canonical[i] = packed[position[i]];
+}
+
+void Scatter(const std::vector<float>& canonical, const Layout& layout, float* packed) {
+  const std::vector<uint32_t> position = Positions(layout);
+  for (size_t i = 0; i < position.size(); ++i) packed[position[i]] = canonical[i];
+}
+
+const NamedTensor& Find(const TensorMap& tensors, const std::string& name, const Dims& dims) {
+  const auto it = tensors.find(name);
+  if (it == tensors.end()) Fail("tensor {} is missing", name);
+  if (Product(it->second.dims) != Product(dims)) Fail("tensor {} has the wrong size", name);
+  return it->second;
+}
+
+// Where each element of the master goes in a packed form.
+IndexMap MapBetween(const Layout& master, const Layout& form) {
+  const std::vector<uint32_t> from = Positions(master);
+  const std::vector<uint32_t> to = Positions(form);
+  std::vector<uint32_t> position(master.elements(), IndexMap::kNone);
+  for (size_t i = 0; i < from.size(); ++i) position[from[i]] = to[i];
+  return CompressIndexMap(position, form.elements());
+}
+
+}  // namespace
+
+std::vector<uint32_t> Positions(const Layout& layout) {
+  const Dims dims = layout.dims();
+  // In a blocked layout each dimension adds its own share to the offset, whatever the others are:
+  // one table a dimension replaces a full offset computation an element.
+  const size_t origin = layout.Offset(std::vector<int64_t>(dims.size(), 0));
+  std::vector<size_t> sums = {origin};
+  for (size_t d = 0; d < dims.size(); ++d) {
+    std::vector<size_t> table(Index(static_cast<int>(dims[d])));
+    for (size_t i = 0; i < table.size(); ++i) {
+      std::vector<int64_t> at(dims.size(), 0);
+      at[d] = static_cast<int64_t>(i);
+      table[i] = layout.Offset(at) - origin;
+    }
+    std::vector<size_t> next;
+    next.reserve(sums.size() * table.size());
+    for (const size_t sum : sums) {
+      for (const size_t share : table) next.push_back(sum + share);
+    }
+    sums = std::move(next);
+  }
+  if (layout.elements() >= IndexMap::kNone) Fail("a tensor of 2^32 elements or more is too large");
+  return {sums.begin(), sums.end()};
+}
+
+ParamStore::ParamStore(std::vector<const Plan*> plans, std::vector<int> domain_nodes)
+    : plans_(std::move(plans)), domain_nodes_(std::move(domain_nodes)) {
+  const size_t params = plan().params.size();
+  forms_.resize(params);
+  for (const Plan* p : plans_) {
+    for (const PlanForm& form : p->forms) {
+      auto& known = forms_[Index(form.param)];
+      if (std::find(known.begin(), known.end(), form.layout) == known.end()) {
+        known.push_back(form.layout);
+      }
+    }
+  }
+  const bool training = plan().options.mode == Mode::kTraining;
+  server_param_.assign(params, -1);
+  server_moment_.assign(plan().outputs.size(), -1);
+  for (size_t p = params; p-- > 0;) {  // backward order
+    if (!training || !plan().params[p].trainable) continue;
+    server_param_[p] = static_cast<int>(server_order_.size());
+    server_order_.push_back(static_cast<int>(p));
+  }
+  if (training) {
+    for (const PlanMoment& moment : plan().moments) {
+      server_moment_[Index(moment.node)] = static_cast<int>(moment_nodes_.size());
+      moment_nodes_.push_back(moment.node);
+    }
+  }
+
+  own_params_.resize(params);
+  size_t floats = 0;
+  for (size_t p = 0; p < params; ++p) {
+    if (server_param_[p] >= 0) continue;
+    std::vector<size_t> offsets;
+    for (const Layout& form : forms_[p]) {
+      offsets.push_back(floats);
+      floats += (form.elements() + 15) / 16 * 16;
+    }
+    own_params_[p].offset.assign(domain_nodes_.size(), offsets);
+  }
+  for (const int node : domain_nodes_) {
+    own_.emplace_back(std::max<size_t>(floats, 1) * sizeof(float), ArenaOptions{node, false});
+  }
+  for (const PlanState& state : plan().states) {
+    own_states_.emplace_back(Index(static_cast<int>(Product(state.spec.dims))), state.spec.initial);
+  }
+}
+
+void ParamStore::DescribeTo(ServerOptions& options) const {
+  for (const int p : server_order_) {
+    const PlanParam& param = plan().params[Index(p)];
+    ParameterSpec spec;
+    spec.name = param.name;
+    spec.elements = param.grad.elements();
+    spec.decay = param.spec.decay;
+    for (const Layout& form : forms_[Index(p)]) spec.forms.push_back(MapBetween(param.grad, form));
+    options.parameters.push_back(std::move(spec));
+  }
+  for (const PlanMoment& moment : plan().moments) {
+    MomentSpec spec;
+    spec.channels = moment.channels;
+    options.moments.push_back(spec);
+  }
+  options.domain_node = domain_nodes_;
+}
+
+void ParamStore::Attach(GradientServer* server) { server_ = server; }
+
+const float* ParamStore::Form(int domain, const Plan& plan, int form) const {
+  const PlanForm& wanted = plan.forms[Index(form)];
+  const auto& known = forms_[Index(wanted.param)];
+  const auto it = std::find(known.begin(), known.end(), wanted.layout);
+  if (it == known.end())
+    Fail("no packed form {} of parameter {}", wanted.layout.ToString(),
+         plan.params[Index(wanted.param)].name);
+  const int index = static_cast<int>(it - known.begin());
+  const int server_param = server_param_[Index(wanted.param)];
+  if (server_param >= 0) return server_->form(domain, server_param, index);
+  return reinterpret_cast<const float*>(own_[Index(domain)].data()) +
+         own_params_[Index(wanted.param)].offset[Index(domain)][Index(index)];
+}
+
+std::span<float> ParamStore::MutableState(int state) {
+  const PlanState& s = plan().states[Index(state)];
+  const int moment = server_moment_[Index(s.node)];
+  if (moment < 0 || server_ == nullptr) return own_states_[Index(state)];
+  return s.index == 0 ? server_->running_mean(moment) : server_->running_variance(moment);
+}
+
+const float* ParamStore::State(int state) const {
+  return const_cast<ParamStore*>(this)->MutableState(state).data();
+}
+
+void ParamStore::Load(const TensorMap& tensors) {
+  for (size_t p = 0; p < plan().params.size(); ++p) {
+    const PlanParam& param = plan().params[p];
+    const NamedTensor& tensor = Find(tensors, param.name, param.spec.dims);
+    if (server_param_[p] >= 0) {
+      Scatter(tensor.values, param.grad, server_->master(server_param_[p]).data());
+      continue;
+    }
+    own_params_[p].canonical = tensor.values;
+    for (size_t d = 0; d < own_.size(); ++d) {
+      float* base = reinterpret_cast<float*>(own_[d].data());
+      for (size_t f = 0; f < forms_[p].size(); ++f) {
+        Scatter(tensor.values, forms_[p][f], base + own_params_[p].offset[d][f]);
+      }
+    }
+  }
+  for (size_t s = 0; s < plan().states.size(); ++s) {
+    const NamedTensor& tensor = Find(tensors, plan().states[s].name, plan().states[s].spec.dims);
+    std::copy(tensor.values.begin(), tensor.values.end(),
+              MutableState(static_cast<int>(s)).begin());
+  }
+  if (server_ == nullptr) return;
+  for (const int p : server_order_) {
+    const int s = server_param_[Index(p)];
+    const auto ema = server_->ema(s);
+    if (!ema.empty()) std::copy_n(server_->master(s).begin(), ema.size(), ema.begin());
+  }
+  server_->RefreshForms();
+}
+
+TensorMap ParamStore::ExportFrom(bool ema) const {
+  TensorMap tensors;
+  for (size_t p = 0; p < plan().params.size(); ++p) {
+    const PlanParam& param = plan().params[p];
+    NamedTensor& tensor = tensors[param.name];
+    tensor.dims = param.spec.dims;
+    if (server_param_[p] < 0) {
+      tensor.values = own_params_[p].canonical;
+    } else {
+      Gather(ema ? server_->ema(server_param_[p]) : server_->master(server_param_[p]), param.grad,
+             tensor.values);
+    }
+  }
+  for (size_t s = 0; s < plan().states.size(); ++s) {
+    const PlanState& state = plan().states[s];
+    const float* values = State(static_cast<int>(s));
+    tensors[state.name] = {state.spec.dims, {values, values + Product(state.spec.dims)}};
+  }
+  return tensors;
+}
+
+TensorMap ParamStore::Export() const { return ExportFrom(false); }
+
+TensorMap ParamStore::ExportEma() const {
+  if (server_ == nullptr || server_order_.empty() || server_->ema(0).empty()) return {};
+  return ExportFrom(true);
+}
+
+TensorMap ParamStore::ExportOptimizer(const OptimizerOptions& optimizer) const {
+  TensorMap tensors;
+  const std::vector<std::string> names = StateNames(optimizer);
+  for (const int p : server_order_) {
+    const PlanParam& param = plan().params[Index(p)];
+    for (size_t i = 0; i < names.size(); ++i) {
+      NamedTensor& tensor = tensors[param.name + "." + names[i]];
+      tensor.dims = param.spec.dims;
+      Gather(server_->state(server_param_[Index(p)], static_cast<int>(i)), param.grad,
+             tensor.values);
+    }
+  }
+  return tensors;
+}
+
+void ParamStore::LoadOptimizer(const TensorMap& tensors, const OptimizerOptions& optimizer) {
+  const std::vector<std::string> names = StateNames(optimizer);
+  for (const int p : server_order_) {
+    const PlanParam& param = plan().params[Index(p)];
+    for (size_t i = 0; i < names.size(); ++i) {
+      const NamedTensor& tensor = Find(tensors, param.name + "." + names[i], param.spec.dims);
+      Scatter(tensor.values, param.grad,
+              server_->state(server_param_[Index(p)], static_cast<int>(i)).data());
+    }
+  }
+}
+
+void ParamStore::LoadEma(const TensorMap& tensors) {
+  for (const int p : server_order_) {
+    const PlanParam& param = plan().params[Index(p)];
+    Scatter(Find(tensors, param.name, param.spec.dims).values, param.grad,
+            server_->ema(server_param_[Index(p)]).data());
+  }
+}
+
+size_t ParamStore::own_bytes() const {
+  size_t bytes = 0;
+  for (const Arena& arena : own_) bytes += arena.mapped_bytes();
+  return bytes;
+}
+
+}  // namespace parax

@@ -1,0 +1,330 @@
+#include "parax/engine/trainer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+
+#include "parax/base/error.h"
+
+namespace parax {
+namespace {
+
+// Iterations that may be granted but not yet reported: bounds how far leaves run ahead of a stop;
+// the server keeps the records of 8.
+constexpr uint64_t kMostAhead = 6;
+constexpr uint64_t kRing = 16;  // results kept
+
+void Add(LossResult& total, const LossResult& part) {
+  total.loss_sum += part.loss_sum;
+  total.weight_sum += part.weight_sum;
+  total.correct1 += part.correct1;
+  total.correct5 += part.correct5;
+  total.count += part.count;
+  total.finite &= part.finite;
+}
+
+}  // namespace
+
+struct Trainer::Leaf {
+  explicit Leaf(const Instance::Wiring& wiring) : instance(wiring) {}
+  Instance instance;
+  std::array<LossResult, kRing> results;  // of iteration t at t % kRing
+  Sequence finished;                      // iterations this leaf is through with
+};
+
+std::vector<int64_t> MicroBatchSizes(const BatchPlan& plan) {
+  std::set<int64_t, std::greater<>> sizes;
+  const int64_t iterations = plan.IterationsPerEpoch();
+  for (const int64_t it : {int64_t{0}, iterations - 1}) {
+    for (int leaf = 0; it >= 0 && leaf < plan.leaves; ++leaf) {
+      for (int m = 0; m < plan.MicroBatches(it, leaf); ++m) {
+        sizes.insert(plan.MicroBatch(it, leaf, m).count);
+      }
+    }
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
+Trainer::Trainer(const Graph& graph, TrainerOptions options)
+    : options_(std::move(options)), workers_(options_.seats) {
+  // On a leaf's thread: oneDNN kernels must be created under the thread count they will run with.
+  workers_.Run([&](int leaf) {
+    if (leaf == 0) BuildPlans(graph);
+  });
+  std::vector<const Plan*> plans;
+  for (const auto& plan : plans_) plans.push_back(plan.get());
+  store_ = std::make_unique<ParamStore>(plans, options_.domain_nodes);
+  if (options_.training) {
+    ServerOptions server;
+    store_->DescribeTo(server);
+    for (const Seat& seat : options_.seats) server.leaf_domain.push_back(seat.domain);
+    for (int leaf = 0; leaf < workers_.size(); ++leaf) {
+      for (const int64_t it : {int64_t{0}, options_.train.IterationsPerEpoch() - 1}) {
+        server.max_micro_batches =
+            std::max(server.max_micro_batches, options_.train.MicroBatches(it, leaf));
+      }
+    }
+    server.optimizer = options_.optimizer;
+    server.policy = options_.policy;
+    server.clip_norm = options_.clip_norm;
+    server.ema_decay = options_.ema_decay;
+    server.reduce_group = options_.reduce_group;
+    server_ = std::make_unique<GradientServer>(std::move(server), stop_);
+    store_->Attach(server_.get());
+  }
+  for (int leaf = 0; leaf < workers_.size(); ++leaf) {
+    const int domain = workers_.seat(leaf).domain;
+    leaves_.push_back(std::make_unique<Leaf>(
+        Instance::Wiring{leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)],
+                         store_.get(), server_.get(), &stop_, options_.hook}));
+  }
+  workers_.Run([&](int leaf) { leaves_[static_cast<size_t>(leaf)]->instance.Prepare(plans); });
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::BuildPlans(const Graph& graph) {
+  PlanOptions plan;
+  plan.blocked = options_.blocked;
+  plan.guards = options_.guards;
+  plan.threads = static_cast<int>(workers_.seat(0).pus.size());
+  plan.loss = options_.loss;
+  if (options_.training) {
+    for (const int64_t size : MicroBatchSizes(options_.train)) {
+      plan.batch = size;
+      plan.implementations = options_.plan.For(plan.mode, size);
+      plans_.push_back(std::make_unique<Plan>(
+          Plan::Build(graph, plan, plans_.empty() ? nullptr : plans_[0].get())));
+    }
+    if (plans_.empty()) FailUsage("there are no training samples");
+  }
+  plan.mode = Mode::kEvaluation;
+  plan.loss = LossOptions{options_.loss.classes, 0, {}, false};
+  std::vector<int64_t> sizes = options_.eval_sizes;
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  for (const int64_t size : sizes) {
+    plan.batch = size;
+    plan.implementations = options_.plan.For(plan.mode, size);
+    plans_.push_back(std::make_unique<Plan>(
+        Plan::Build(graph, plan, plans_.empty() ? nullptr : plans_[0].get())));
+  }
+}
+
+void Trainer::Load(const TensorMap& tensors) { store_->Load(tensors); }
+
+void Trainer::Resume(uint64_t iteration, const TensorMap& optimizer, const TensorMap& ema) {
+  store_->LoadOptimizer(optimizer, options_.optimizer);
+  if (!ema.empty()) store_->LoadEma(ema);
+  server_->RefreshForms();
+  server_->StartAt(iteration);
+  iteration_ = iteration;
+  for (auto& leaf : leaves_) leaf->finished.Publish(iteration);
+}
+
+PlanRecord Trainer::Record() const {
+  PlanRecord record;
+  record.blocked = options_.blocked;
+  record.threads = static_cast<int>(options_.seats[0].pus.size());
+  record.machine = MachineKey();
+  for (const auto& plan : plans_) record.Take(*plan);
+  return record;
+}
+
+TensorMap Trainer::Weights() const { return store_->Export(); }
+TensorMap Trainer::EmaWeights() const { return store_->ExportEma(); }
+TensorMap Trainer::OptimizerStates() const { return store_->ExportOptimizer(options_.optimizer); }
+
+Outcome Trainer::RunIteration(int leaf, uint64_t iteration, InputSource& input) {
+  Leaf& self = *leaves_[static_cast<size_t>(leaf)];
+  const int64_t in_epoch = static_cast<int64_t>(
+      (iteration - 1) % static_cast<uint64_t>(options_.train.IterationsPerEpoch()));
+  const BatchPlan::Piece share = options_.train.Share(in_epoch, leaf);
+  const int micro_batches = options_.train.MicroBatches(in_epoch, leaf);
+  LossResult& total = self.results[iteration % kRing];
+  total = LossResult{};
+  Outcome outcome =
+      server_->BeginIteration(leaf, iteration, options_.learning_rate(iteration), share.count);
+  for (int micro = 0; micro < micro_batches && outcome == Outcome::kOk; ++micro) {
+    MicroBatch batch;
+    outcome = input.Acquire(leaf, batch);
+    if (outcome != Outcome::kOk) break;
+    const RunContext context{options_.seed, iteration, batch.sample_ids};
+    outcome = self.instance.Train(batch, context, micro, micro_batches, total);
+    if (outcome == Outcome::kNotFinite && !total.finite) {
+      // The run ends here, so allocating is allowed: look for the layer, then stop everybody. The
+      // first leaf to get here writes the message; nobody else reads it before all leaves are done.
+      static std::mutex mutex;
+      const std::lock_guard lock(mutex);
+      if (failure_.empty()) {
+        failure_ = fmt::format(
+            "the loss is not finite at step {}; first layer whose output is not "
+            "finite: {}",
+            iteration, self.instance.FirstNonFinite(context));
+      }
+      stop_.Fail(Outcome::kNotFinite, "loss of step", static_cast<int64_t>(iteration));
+    }
+    input.Release(leaf);
+  }
+  if (outcome != Outcome::kOk) return outcome;
+  if (micro_batches == 0) self.instance.PublishNothing();
+  server_->PublishMoments(leaf, micro_batches);
+  return server_->EndIteration(leaf);
+}
+
+void Trainer::TrainLeaf(int leaf, uint64_t first, InputSource& input) {
+  Leaf& self = *leaves_[static_cast<size_t>(leaf)];
+  for (uint64_t t = first;; ++t) {
+    if (!granted_.reached(t)) {
+      // About to wait: help with what is left of the updates first, others may wait for them.
+      if (server_->Drain(leaf) != Outcome::kOk) return;
+      if (granted_.Wait(t, stop_, std::chrono::hours(24), {"grant of step", int64_t(t)}) !=
+          Outcome::kOk) {
+        return;
+      }
+    }
+    if (t > end_at_.load(std::memory_order_acquire)) break;
+    if (RunIteration(leaf, t, input) != Outcome::kOk) return;
+    self.finished.Publish(t);
+  }
+  (void)server_->Drain(leaf);
+}
+
+StepReport Trainer::Collect(uint64_t iteration) const {
+  StepReport report;
+  report.iteration = iteration;
+  for (const auto& leaf : leaves_) Add(report.loss, leaf->results[iteration % kRing]);
+  report.learning_rate = options_.learning_rate(iteration);
+  if (options_.policy == UpdatePolicy::kCommit) {
+    // The record may still be on its way: whoever reduces the last slice writes it.
+    CommitRecord record = server_->record(iteration);
+    while (record.iteration != iteration && !stop_.stopped()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      record = server_->record(iteration);
+    }
+    report.gradient_norm = record.gradient_norm;
+  }
+  return report;
+}
+
+TrainEnd Trainer::Train(uint64_t last, InputSource& input,
+                        const std::function<void(const StepReport&)>& report,
+                        const std::function<bool()>& interrupted) {
+  TrainEnd end;
+  const uint64_t first = iteration_ + 1;
+  end_at_.store(last, std::memory_order_release);
+  uint64_t window = 2;
+  const auto grant = [&](uint64_t done) {
+    const uint64_t to = std::min(last, done + window);
+    if (to > granted_.value()) granted_.Publish(to);
+  };
+  if (granted_.value() < iteration_) granted_.Publish(iteration_);
+  grant(iteration_);
+  workers_.Start([&](int leaf) { TrainLeaf(leaf, first, input); });
+
+  bool stopping = false;
+  uint64_t end_at = last;
+  Clock::time_point before = Clock::now();
+  for (uint64_t t = first; t <= end_at && !stop_.stopped(); ++t) {
+    for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+      while (!leaves_[leaf]->finished.reached(t) && !stop_.stopped()) {
+        StopFlag slice;
+        (void)leaves_[leaf]->finished.Wait(t, slice, std::chrono::milliseconds(50), {"step"});
+        if (!stopping && interrupted()) {
+          stopping = true;
+          end_at = granted_.value();
+          end_at_.store(end_at, std::memory_order_release);
+        }
+      }
+    }
+    if (stop_.stopped()) break;
+    iteration_ = t;
+    report(Collect(t));
+    const double seconds = std::chrono::duration<double>(Clock::now() - before).count();
+    before = Clock::now();
+    // Up to half a second ahead: enough never to starve the leaves, little to wait for at a stop.
+    window =
+        std::clamp<uint64_t>(static_cast<uint64_t>(0.5 / std::max(seconds, 1e-4)), 2, kMostAhead);
+    if (!stopping && interrupted()) {
+      stopping = true;
+      end_at = granted_.value();
+      end_at_.store(end_at, std::memory_order_release);
+    }
+    if (!stopping) grant(t);
+  }
+  // Wakes whoever waits for a grant beyond the end: it sees end_at_ and leaves.
+  granted_.Publish(std::max(granted_.value(), end_at + 1));
+  workers_.Wait();
+  end.iteration = iteration_;
+  if (stop_.stopped()) {
+    end.outcome = stop_.outcome();
+    end.reason = failure_.empty() ? stop_.Reason() : failure_;
+  }
+  return end;
+}
+
+EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use_ema,
+                             bool want_logits) {
+  if (use_ema) server_->UseEma(true);
+  const size_t samples = static_cast<size_t>(plan.samples);
+  const size_t classes = static_cast<size_t>(options_.loss.classes);
+  EvalReport report;
+  report.labels.resize(samples);
+  report.predicted.resize(samples);
+  report.confidence.resize(samples);
+  report.label_probability.resize(samples);
+  if (want_logits) report.logits.resize(samples * classes);
+  std::vector<LossResult> totals(leaves_.size());
+  workers_.Run([&](int leaf) {
+    Instance& instance = leaves_[static_cast<size_t>(leaf)]->instance;
+    for (int64_t it = 0; it < plan.IterationsPerEpoch(); ++it) {
+      for (int m = 0; m < plan.MicroBatches(it, leaf); ++m) {
+        MicroBatch batch;
+        if (input.Acquire(leaf, batch) != Outcome::kOk) return;
+        const RunContext context{options_.seed, 0, batch.sample_ids};
+        const Outcome outcome =
+            instance.Evaluate(batch, context, totals[static_cast<size_t>(leaf)]);
+        for (int64_t i = 0; i < batch.count && outcome == Outcome::kOk; ++i) {
+          const size_t id = static_cast<size_t>(batch.sample_ids[i]);
+          const float* p = instance.probabilities() + static_cast<size_t>(i) * classes;
+          const size_t best = static_cast<size_t>(std::max_element(p, p + classes) - p);
+          const size_t label = static_cast<size_t>(batch.labels[i]);
+          report.labels[id] = batch.labels[i];
+          report.predicted[id] = static_cast<int32_t>(best);
+          report.confidence[id] = p[best];
+          report.label_probability[id] = p[label];
+          if (want_logits) {
+            std::copy_n(instance.logits() + static_cast<size_t>(i) * classes, classes,
+                        report.logits.begin() + static_cast<int64_t>(id * classes));
+          }
+        }
+        input.Release(leaf);
+        if (outcome != Outcome::kOk) return;
+      }
+    }
+  });
+  if (use_ema) server_->UseEma(false);
+  if (stop_.stopped()) Fail("evaluation ended early: {}", stop_.Reason());
+  for (const LossResult& total : totals) Add(report.total, total);
+  return report;
+}
+
+Trainer::Memory Trainer::memory() const {
+  Memory memory;
+  memory.parameters = store_->own_bytes();
+  if (server_ != nullptr) {
+    memory.parameters += server_->parameter_bytes();
+    memory.optimizer = server_->state_bytes();
+    memory.gradients = server_->gradient_bytes();
+  }
+  for (const auto& leaf : leaves_) {
+    memory.activations += leaf->instance.arena_bytes();
+    memory.pages = leaf->instance.pages();
+  }
+  return memory;
+}
+
+}  // namespace parax

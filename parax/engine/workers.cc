@@ -1,0 +1,57 @@
+#include "parax/engine/workers.h"
+
+namespace parax {
+namespace {
+constexpr Clock::duration kForever = std::chrono::hours(24 * 365 * 10);
+}
+
+Workers::Workers(std::vector<Seat> seats)
+    : seats_(std::move(seats)), done_(seats_.size()), errors_(seats_.size()) {
+  for (size_t leaf = 0; leaf < seats_.size(); ++leaf) {
+    threads_.emplace_back([this, leaf] { Loop(static_cast<int>(leaf)); });
+  }
+  Run([](int) {});  // everybody is on its seat
+}
+
+Workers::~Workers() {
+  quit_ = true;
+  posted_.Publish(++jobs_);
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::Loop(int leaf) {
+  const size_t index = static_cast<size_t>(leaf);
+  if (!EnterSeat(seats_[index])) bound_ = false;
+  for (uint64_t job = 1;; ++job) {
+    (void)posted_.Wait(job, never_, kForever, {"next job"});
+    if (quit_) return;
+    try {
+      job_(leaf);
+    } catch (...) {
+      errors_[index] = std::current_exception();
+    }
+    done_[index].Publish(job);
+  }
+}
+
+void Workers::Start(std::function<void(int)> job) {
+  job_ = std::move(job);
+  for (std::exception_ptr& error : errors_) error = nullptr;
+  posted_.Publish(++jobs_);
+}
+
+bool Workers::Finished() const {
+  for (const Sequence& done : done_) {
+    if (!done.reached(jobs_)) return false;
+  }
+  return true;
+}
+
+void Workers::Wait() {
+  for (const Sequence& done : done_) (void)done.Wait(jobs_, never_, kForever, {"leaf"});
+  for (const std::exception_ptr& error : errors_) {
+    if (error != nullptr) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace parax

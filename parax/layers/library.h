@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace parax {
+
+// The kernel library and the instruction set it uses here: "oneDNN 3.2.0 on AVX512-BF16".
+// ONEDNN_MAX_CPU_ISA lowers the latter.
+std::string KernelLibrary();
+
+}  // namespace parax
