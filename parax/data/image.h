@@ -36,15 +36,16 @@ struct Image {
 
   const uint8_t* row(int y) const { return pixels.data() + size_t{3} * width * y; }
   uint8_t* row(int y) { return pixels.data() + size_t{3} * width * y; }
-  void Resize(int new_width, int new_height);  // full image of that size, content undefined
+  // A whole image of that size, content undefined; leaves room behind it for vector loads.
+  void Resize(int new_width, int new_height);
 };
 
 // What the caller will use of the image. The decoder gives at least that; default: everything.
 struct DecodeHint {
   // The region wanted, in the file's pixels; width 0: all. Its pixels are those of a full decode.
   int left = 0, top = 0, width = 0, height = 0;
-  // Reduced decoding is allowed as long as the region keeps this size; 0: not allowed.
-  int min_width = 0, min_height = 0;
+  // By how much a JPEG may be reduced while decoding (cheap): 1 (not at all), 2, 4 or 8.
+  int max_reduction = 1;
 };
 
 // Decodes JPEG and PNG; one per thread, keeps the libraries' state and buffers. Never throws (but
@@ -55,7 +56,7 @@ struct DecodeHint {
 // expect it so. Truncated and corrupt data is an error, not a gray area.
 class Decoder {
  public:
-  Decoder();
+  explicit Decoder(int64_t max_pixels = kMaxPixels);
   ~Decoder();
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;

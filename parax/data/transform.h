@@ -32,8 +32,8 @@ struct TransformOptions {
   // RandomResizedCrop, unless pad_crop is used.
   double min_area = 0.08, max_area = 1.0;
   double min_aspect = 3.0 / 4.0, max_aspect = 4.0 / 3.0;
-  // >= 0: pad by so many zero pixels and crop at random (CIFAR); images of another size are first
-  // resized (short side) and centre-cropped. -1: RandomResizedCrop.
+  // >= 0: the short side becomes image_size (CIFAR: it is already), then RandomCrop with so many
+  // zero pixels of padding. -1: RandomResizedCrop.
   int pad_crop = -1;
   double flip = 0.5;  // probability
   // ColorJitter: factors from [max(0, 1 - x), 1 + x]; hue from [-x, x], x <= 0.5. All 0: none.
@@ -45,7 +45,7 @@ struct TransformOptions {
   int eval_resize = 256;
 };
 
-// Checks ranges; throws UsageError saying which option is wrong and what would be right.
+// Checks ranges. Throws UsageError saying which option is wrong and what would be right.
 void CheckTransformOptions(const TransformOptions& options);
 
 // One per thread (it keeps scratch buffers); copies share nothing. All chance comes from `random`,
