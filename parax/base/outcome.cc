@@ -14,6 +14,8 @@ std::string_view Name(Outcome outcome) {
       return "not finite";
     case Outcome::kKernelFailed:
       return "kernel failed";
+    case Outcome::kInputFailed:
+      return "input failed";
   }
   return "unknown outcome";
 }

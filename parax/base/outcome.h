@@ -12,6 +12,7 @@ enum class [[nodiscard]] Outcome : uint8_t{
     kTimeout,       // a named wait outlived its deadline
     kNotFinite,     // a loss or gradient is NaN or infinite
     kKernelFailed,  // a oneDNN primitive returned an error
+    kInputFailed,   // no more input; InputSource::ErrorLine says why
 };
 
 std::string_view Name(Outcome outcome);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "parax/base/outcome.h"
 #include "parax/base/stop.h"
@@ -24,10 +25,15 @@ class InputSource {
  public:
   virtual ~InputSource() = default;
   // The leaf's next micro-batch in the order of (epoch, iteration, micro). Blocks in a named wait
-  // until it is decoded. Hot: no allocation, no lock.
+  // until it is decoded. Behind the last one: a micro-batch of count 0. Hot: no allocation, no
+  // lock.
   virtual Outcome Acquire(int leaf, MicroBatch& batch) noexcept = 0;
   // Gives the micro-batch acquired last back to be refilled. Hot.
   virtual void Release(int leaf) noexcept = 0;
+
+  // Why the source failed, in one line; empty when it did not. Setup code only.
+  virtual std::string ErrorLine() const { return {}; }
+  virtual size_t memory_bytes() const { return 0; }  // held for micro-batches and files
 };
 
 }  // namespace parax

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parax/data/dataset.h"
+#include "parax/data/encoded_files.h"
+#include "parax/data/pipeline.h"
+#include "parax/data/transform.h"
+
+namespace parax {
+
+// Turns sample numbers into images, and decides what becomes of files that cannot be decoded (see
+// PipelineOptions::mark_broken). Used by many threads at once.
+class SampleDecoder {
+ public:
+  struct Worker {  // one a thread
+    explicit Worker(const TransformOptions& options) : transform(options) {}
+    Transform transform;
+    Decoder decoder;
+    EncodedFiles::Buffer buffer;
+  };
+
+  SampleDecoder(const Split& split, const PipelineOptions& options);
+  ~SampleDecoder();  // warns of broken files that were not named
+
+  // Writes the image and returns the number of the sample it is of: another one, or a negative
+  // number, when the file is broken. Throws Error when too many are.
+  int64_t Decode(int64_t sample, uint64_t epoch, Worker& worker, float* out);
+
+  int32_t label(int64_t sample) const { return split_.label(sample); }
+  int64_t image_floats() const { return image_floats_; }
+  size_t memory_bytes() const { return files_.memory_bytes(); }
+
+ private:
+  bool TryDecode(int64_t sample, uint64_t epoch, Worker& worker, float* out);
+  void Report(int64_t sample, const std::string& why);
+  int64_t NextOfClass(int64_t sample) const;
+
+  const Split& split_;
+  EncodedFiles files_;
+  const uint64_t seed_;
+  const bool mark_broken_;
+  const int64_t image_floats_;
+  std::unique_ptr<std::atomic<bool>[]> broken_;  // a sample each: known to be broken
+  std::atomic<int64_t> broken_count_{0};
+};
+
+}  // namespace parax
