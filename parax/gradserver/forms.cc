@@ -1,0 +1,48 @@
+#include <algorithm>
+#include <cstring>
+
+#include "parax/base/error.h"
+#include "parax/gradserver/forms_internal.h"
+
+namespace parax {
+
+void CheckMap(const IndexMap& map, size_t elements) {
+  if (map.run == 0 || map.base.size() * map.run != elements) {
+    Fail("an index map of {} runs of {} does not cover {} elements", map.base.size(), map.run,
+         elements);
+  }
+  for (const uint32_t base : map.base) {
+    if (base == IndexMap::kNone) continue;
+    const int64_t last = int64_t{base} + (int64_t{map.run} - 1) * map.stride;
+    if (base >= map.copy_elements || last < 0 || last >= static_cast<int64_t>(map.copy_elements)) {
+      Fail("an index map sends elements to {} and {} of a copy of {}", base, last,
+           map.copy_elements);
+    }
+  }
+}
+
+void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, float* copy) {
+  const uint32_t* base = map.base.data();
+  if (map.run == 1) {
+    for (size_t i = 0; i < n; ++i) {
+      if (base[first + i] != IndexMap::kNone) copy[base[first + i]] = values[i];
+    }
+    return;
+  }
+  size_t run = first / map.run;
+  size_t from = first % map.run;  // only the first run of a chunk can start in its middle
+  for (size_t i = 0; i < n; ++run, from = 0) {
+    const size_t count = std::min(map.run - from, n - i);
+    if (base[run] != IndexMap::kNone) {
+      float* to = copy + (int64_t{base[run]} + static_cast<int64_t>(from) * map.stride);
+      if (map.stride == 1) {
+        std::memcpy(to, values + i, count * sizeof(float));
+      } else {
+        for (size_t j = 0; j < count; ++j, to += map.stride) *to = values[i + j];
+      }
+    }
+    i += count;
+  }
+}
+
+}  // namespace parax
