@@ -1,0 +1,150 @@
+#include "parax/cli/session.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "parax/base/error.h"
+#include "parax/engine/checkpoint.h"
+#include "parax/engine/weights.h"
+
+namespace parax {
+namespace {
+
+Interpolation ParseInterpolation(const std::string& name) {
+  if (name == "bilinear") return Interpolation::kBilinear;
+  if (name == "bicubic") return Interpolation::kBicubic;
+  FailUsage("interpolation is '{}'; it can be bilinear or bicubic", name);
+}
+
+}  // namespace
+
+std::vector<int> Machine::leaf_os_nodes() const {
+  std::vector<int> nodes;
+  for (const Seat& seat : plan.seats) {
+    nodes.push_back(domain_nodes[static_cast<size_t>(seat.domain)]);
+  }
+  return nodes;
+}
+
+std::vector<int> Machine::worker_pus() const {
+  if (!plan.reserved_pus.empty()) return plan.reserved_pus;
+  std::vector<int> pus;
+  for (const Core& core : topology.cores) pus.insert(pus.end(), core.pus.begin(), core.pus.end());
+  return pus;
+}
+
+Machine PlanMachine(const Options& options, int most_instances) {
+  Machine machine;
+  machine.topology = DetectTopology();
+  SeatRequest request{options.instances, options.cores_per_instance, options.decode_cores};
+  machine.plan = PlanSeats(machine.topology, request);
+  if (options.instances == 0 && most_instances > 0 &&
+      static_cast<int>(machine.plan.seats.size()) > most_instances) {
+    request.instances = most_instances;
+    machine.plan = PlanSeats(machine.topology, request);
+  }
+  for (const Domain& domain : machine.topology.domains) {
+    // One domain: there is nothing to choose, and mbind may be forbidden (containers).
+    machine.domain_nodes.push_back(machine.topology.domains.size() > 1 ? domain.os_node : -1);
+  }
+  const size_t share = machine.plan.reserved_pus.empty() ? machine.plan.seats.size()
+                                                         : machine.plan.reserved_pus.size();
+  machine.workers = options.workers > 0 ? options.workers : static_cast<int>(share);
+  return machine;
+}
+
+std::string MachineLine(const Machine& machine) {
+  const int sockets = std::max(1, machine.topology.sockets);
+  std::string line =
+      fmt::format("{} instance{} on {}x{} cores ({})", machine.plan.seats.size(),
+                  machine.plan.seats.size() == 1 ? "" : "s", sockets,
+                  machine.topology.machine_cores / sockets, machine.topology.cpu_model);
+  const size_t threads = machine.plan.seats[0].pus.size();
+  if (threads > 1) line += fmt::format(", {} threads each", threads);
+  return line;
+}
+
+std::string ToJson(const ModelConfig& config) {
+  const nlohmann::ordered_json json = {{"format", 1},
+                                       {"architecture", config.model.name},
+                                       {"num_classes", config.classes.size()},
+                                       {"classes", config.classes},
+                                       {"channels", config.model.channels},
+                                       {"dropout", config.model.dropout},
+                                       {"image_size", config.image_size},
+                                       {"resize", config.resize},
+                                       {"crop", "center"},
+                                       {"interpolation", config.interpolation},
+                                       {"mean", config.normalization.mean},
+                                       {"std", config.normalization.std}};
+  return json.dump(2) + "\n";
+}
+
+ModelConfig ParseModelConfig(const std::string& text, const std::string& where) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (json.at("format") != 1) {
+      Fail("{}: format {} is not one this version reads (1)", where, json.at("format").dump());
+    }
+    ModelConfig config;
+    json.at("architecture").get_to(config.model.name);
+    json.at("classes").get_to(config.classes);
+    json.at("channels").get_to(config.model.channels);
+    json.at("dropout").get_to(config.model.dropout);
+    json.at("image_size").get_to(config.image_size);
+    json.at("resize").get_to(config.resize);
+    json.at("interpolation").get_to(config.interpolation);
+    json.at("mean").get_to(config.normalization.mean);
+    json.at("std").get_to(config.normalization.std);
+    if (config.classes.empty()) Fail("{}: \"classes\" is empty", where);
+    if (config.image_size < 1 || config.image_size > 16384) {
+      Fail("{}: \"image_size\" is {}, not between 1 and 16384", where, config.image_size);
+    }
+    if (config.model.channels != 3) {
+      Fail("{}: \"channels\" is {}; images have 3", where, config.model.channels);
+    }
+    config.model.classes = static_cast<int64_t>(config.classes.size());
+    config.model.image_size = config.image_size;
+    return config;
+  } catch (const nlohmann::json::exception& e) {
+    Fail("{} is not a model configuration: {}", where, e.what());
+  }
+}
+
+TransformOptions EvalTransform(const ModelConfig& config, const Options& options) {
+  TransformOptions transform;
+  transform.image_size = static_cast<int>(config.image_size);
+  transform.eval_resize = static_cast<int>(config.resize);
+  transform.interpolation = ParseInterpolation(config.interpolation);
+  transform.normalization = config.normalization;
+  transform.scaled_decoding = options.scaled_decoding;
+  return transform;
+}
+
+BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro) {
+  BatchPlan plan;
+  plan.samples = samples;
+  plan.leaves = leaves;
+  plan.micro_batch = micro;
+  plan.batch = micro * leaves;
+  return plan;
+}
+
+LoadedModel LoadModel(const std::string& model) {
+  const ResolvedModel resolved = ResolveModelArgument(model);
+  CheckpointContent content = LoadCheckpoint(resolved.checkpoint, CheckpointUse::kPredict);
+  LoadedModel loaded;
+  loaded.config =
+      ParseModelConfig(content.config_json, (resolved.checkpoint / "config.json").string());
+  loaded.graph = BuildModel(loaded.config.model);
+  const bool averaged = !content.ema.empty();
+  loaded.weights = StrictLoad(
+      loaded.graph, std::move(averaged ? content.ema : content.model),
+      (resolved.checkpoint / (averaged ? "ema.safetensors" : "model.safetensors")).string());
+  loaded.line = resolved.line + (averaged ? " (averaged weights)" : "");
+  return loaded;
+}
+
+}  // namespace parax

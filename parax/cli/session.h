@@ -1,0 +1,58 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parax/cli/options.h"
+#include "parax/data/dataset.h"
+#include "parax/data/transform.h"
+#include "parax/engine/trainer.h"
+#include "parax/models/resnet.h"
+#include "parax/numa/seat.h"
+
+// What train, eval and predict share.
+namespace parax {
+
+// The machine as this command will use it.
+struct Machine {
+  Topology topology;
+  SeatPlan plan;
+  std::vector<int> domain_nodes;  // OS NUMA node of each domain
+  int workers = 1;                // decoding threads
+  std::vector<int> leaf_os_nodes() const;
+  std::vector<int> worker_pus() const;  // reserved cores, else every usable PU
+};
+// `most_instances` > 0: no more than so many, when the user did not ask for a number.
+Machine PlanMachine(const Options& options, int most_instances = 0);
+// "112 instances on 2x56 cores (CPU model)".
+std::string MachineLine(const Machine& machine);
+
+// What makes a checkpoint usable on its own: config.json beside the weights.
+struct ModelConfig {
+  ModelSpec model;  // with sizes resolved
+  std::vector<std::string> classes;
+  int64_t image_size = 224;
+  int64_t resize = 256;  // shorter side before the centre crop; 0: image_size
+  std::string interpolation = "bilinear";
+  Normalization normalization;
+};
+std::string ToJson(const ModelConfig& config);
+// Throws Error naming `where` and the key that is missing or wrong.
+ModelConfig ParseModelConfig(const std::string& json, const std::string& where);
+
+// The transform that evaluation of this model uses.
+TransformOptions EvalTransform(const ModelConfig& config, const Options& options);
+// Batches of evaluation over `samples`: micro-batches of at most `micro`, spread over all leaves.
+BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro);
+
+// A checkpoint opened for evaluation or prediction: weights (averaged ones when it has them) and
+// configuration. `line` says which checkpoint was taken and why.
+struct LoadedModel {
+  ModelConfig config;
+  Graph graph;
+  TensorMap weights;
+  std::string line;
+};
+LoadedModel LoadModel(const std::string& model);
+
+}  // namespace parax

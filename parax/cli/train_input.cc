@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "parax/base/error.h"
+#include "parax/cli/train_setup.h"
+
+namespace parax {
+namespace {
+
+constexpr int kPrefetch = 3;  // micro-batches a leaf that may be decoded ahead
+// Encoded files are kept in memory when they all fit into this share of it.
+constexpr double kEncodedShare = 0.1;
+
+int CropPadding(const TrainSetup& setup) {
+  const Options& o = setup.options;
+  if (o.crop == "pad") return static_cast<int>(o.pad);
+  if (o.crop == "none") return 0;
+  if (o.crop == "random-resized") return -1;
+  if (o.crop != "auto") {
+    FailUsage("--crop is '{}'; it can be auto, random-resized, pad or none", o.crop);
+  }
+  // As is usual: small images are padded and cropped, photographs cropped and resized.
+  return setup.config.image_size <= 64 ? static_cast<int>(o.pad) : -1;
+}
+
+TransformOptions TrainTransform(const TrainSetup& setup) {
+  const Options& o = setup.options;
+  TransformOptions t = EvalTransform(setup.config, o);
+  t.train = true;
+  t.min_area = o.scale.at(0);
+  t.max_area = o.scale.at(1);
+  t.min_aspect = o.ratio.at(0);
+  t.max_aspect = o.ratio.at(1);
+  t.pad_crop = CropPadding(setup);
+  t.flip = o.flip;
+  t.erasing = o.random_erasing;
+  const auto jitter = [&](size_t i) { return i < o.colour_jitter.size() ? o.colour_jitter[i] : 0; };
+  t.brightness = jitter(0);
+  t.contrast = jitter(1);
+  t.saturation = jitter(2);
+  t.hue = jitter(3);
+  CheckTransformOptions(t);
+  return t;
+}
+
+PipelineOptions CommonInput(const TrainSetup& setup) {
+  PipelineOptions options;
+  options.seed = setup.options.seed;
+  options.workers = setup.machine.workers;
+  options.worker_pus = setup.machine.worker_pus();
+  options.leaf_os_nodes = setup.machine.leaf_os_nodes();
+  options.prefetch = kPrefetch;
+  options.classes = static_cast<int64_t>(setup.config.classes.size());
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t finished_steps,
+                                           StopFlag& stop) {
+  if (setup.synthetic) {
+    return MakeSyntheticSource(setup.config.image_size, setup.config.image_size, 3,
+                               static_cast<int64_t>(setup.config.classes.size()),
+                               setup.trainer.train, setup.options.seed,
+                               setup.machine.leaf_os_nodes());
+  }
+  PipelineOptions options = CommonInput(setup);
+  options.plan = setup.trainer.train;
+  options.first_iteration = static_cast<int64_t>(finished_steps);
+  options.epochs =
+      static_cast<int64_t>((setup.total_steps + setup.steps_per_epoch - 1) / setup.steps_per_epoch);
+  options.transform = TrainTransform(setup);
+  options.mix.mixup = setup.options.mixup;
+  options.mix.cutmix = setup.options.cutmix;
+  options.mix.smoothing = setup.options.label_smoothing;
+  options.keep_encoded_bytes = static_cast<size_t>(
+      kEncodedShare * static_cast<double>(setup.machine.topology.memory_limit_bytes));
+  return MakeImagePipeline(setup.dataset.train, options, stop);
+}
+
+std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Split& split,
+                                             StopFlag& stop) {
+  PipelineOptions options = CommonInput(setup);
+  options.plan = EvalBatches(split.size(), static_cast<int>(setup.machine.plan.seats.size()),
+                             setup.eval_micro);
+  options.shuffle = false;
+  options.transform = EvalTransform(setup.config, setup.options);
+  return MakeImagePipeline(split, options, stop);
+}
+
+}  // namespace parax

@@ -1,0 +1,322 @@
+#include "parax/cli/train_setup.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "parax/base/error.h"
+#include "parax/base/text.h"
+
+namespace parax {
+namespace {
+
+constexpr int64_t kSyntheticBatches = 100;  // an epoch of synthetic data
+constexpr int64_t kDefaultShare = 16;       // images an instance and step, unless the user says
+constexpr int64_t kDefaultLeastBatch = 64;
+constexpr int64_t kLeastShare = 8;  // batch norm needs some images to take statistics of
+
+// The batch when the user names none: kDefaultShare images an instance, but never so large that an
+// epoch of a small data set is only a few steps.
+int64_t DefaultBatch(int64_t samples, int64_t instances) {
+  const int64_t wanted = std::max(kDefaultLeastBatch, kDefaultShare * instances);
+  return std::max<int64_t>(kLeastShare, std::min(wanted, samples / 20));
+}
+
+void ResolveBatch(TrainSetup& setup, int64_t samples) {
+  Options& options = setup.options;
+  const int64_t leaves = static_cast<int64_t>(setup.machine.plan.seats.size());
+  int64_t batch = options.batch.value_or(0);
+  if (!options.batch) {
+    batch = DefaultBatch(samples, leaves);
+    if (options.bn_group) {
+      const int64_t unit = leaves * *options.bn_group;
+      batch = std::max<int64_t>(1, (batch + unit / 2) / unit) * unit;
+    } else {
+      batch = std::max<int64_t>(1, batch / leaves) * leaves;
+    }
+    setup.notes.push_back(fmt::format("--batch {} (default for {} instances)", batch, leaves));
+  }
+  if (batch < 1) FailUsage("--batch is {}; it must be at least 1 image", batch);
+  if (batch < leaves) {
+    FailUsage(
+        "--batch {} gives {} instances less than one image each: use --instances {} or a "
+        "batch of at least {}",
+        batch, leaves, batch, leaves);
+  }
+  if (options.bn_group) {
+    const int64_t group = *options.bn_group;
+    if (group < 1) FailUsage("--bn-group is {}; it must be at least 1 image", group);
+    const int64_t unit = group * leaves;
+    if (batch % unit != 0) {
+      const int64_t below = batch / unit * unit;
+      FailUsage(
+          "--batch {} can't be divided over {} instances in batch-norm groups of {}: use "
+          "{}{} or another --bn-group",
+          batch, leaves, group, below > 0 ? fmt::format("--batch {} or ", below) : "",
+          below + unit);
+    }
+  }
+  options.batch = batch;
+  const int64_t share = (batch + leaves - 1) / leaves;
+  options.bn_group = options.bn_group.value_or(share);
+  if (options.drop_last && samples < batch) {
+    FailUsage(
+        "--drop-last with --batch {} leaves nothing of {} training images: use a smaller "
+        "batch",
+        batch, samples);
+  }
+  setup.trainer.train = {samples, batch, static_cast<int>(leaves), *options.bn_group,
+                         options.drop_last};
+}
+
+uint64_t ToSteps(const Span& span, const TrainSetup& setup) {
+  switch (span.unit) {
+    case Span::Unit::kSteps:
+      return static_cast<uint64_t>(std::llround(span.value));
+    case Span::Unit::kEpochs:
+      return static_cast<uint64_t>(
+          std::llround(span.value * static_cast<double>(setup.steps_per_epoch)));
+    case Span::Unit::kPercent:
+      return static_cast<uint64_t>(
+          std::llround(span.value / 100 * static_cast<double>(setup.total_steps)));
+    case Span::Unit::kSeconds:
+      break;
+  }
+  return 0;
+}
+
+void ResolveSpan(const std::optional<Span>& span, const TrainSetup& setup, uint64_t& steps,
+                 double& seconds) {
+  if (!span) {
+    steps = setup.steps_per_epoch;
+  } else if (span->unit == Span::Unit::kSeconds) {
+    seconds = span->value;
+  } else {
+    steps = span->value == 0 ? 0 : std::max<uint64_t>(1, ToSteps(*span, setup));
+  }
+}
+
+void ResolveLength(TrainSetup& setup) {
+  Options& options = setup.options;
+  setup.steps_per_epoch = static_cast<uint64_t>(setup.trainer.train.IterationsPerEpoch());
+  if (!options.epochs && !options.max_steps) {
+    options.epochs = setup.config.model.image_size <= 64 ? 30 : 90;
+    setup.notes.push_back(fmt::format("--epochs {} (default)", *options.epochs));
+  }
+  double steps = INFINITY;
+  if (options.epochs) {
+    if (!(*options.epochs > 0)) FailUsage("--epochs is {}; it must be above 0", *options.epochs);
+    steps = std::ceil(*options.epochs * static_cast<double>(setup.steps_per_epoch) - 1e-9);
+  }
+  if (options.max_steps) {
+    if (*options.max_steps < 1) FailUsage("--max-steps is 0; it must be at least 1");
+    steps = std::min(steps, static_cast<double>(*options.max_steps));
+  }
+  setup.total_steps = static_cast<uint64_t>(steps);
+  ResolveSpan(options.eval_every, setup, setup.eval_every, setup.eval_seconds);
+  ResolveSpan(options.save_every, setup, setup.save_every, setup.save_seconds);
+}
+
+OptimizerKind ParseOptimizer(const std::string& name) {
+  static const std::vector<std::string> kNames = {"sgd", "adam", "adamw", "lars"};
+  const auto it = std::find(kNames.begin(), kNames.end(), name);
+  if (it == kNames.end()) {
+    const std::string nearest = Nearest(name, kNames);
+    FailUsage("unknown optimizer '{}'{}; known: sgd, adam, adamw, lars", name,
+              nearest.empty() ? "" : fmt::format(": did you mean '{}'?", nearest));
+  }
+  return static_cast<OptimizerKind>(it - kNames.begin());
+}
+
+// Peak learning rates that work without tuning: linear in the batch (Goyal et al. 2017).
+double DefaultLearningRate(OptimizerKind kind, int64_t batch) {
+  const double scale = static_cast<double>(batch) / 256;
+  switch (kind) {
+    case OptimizerKind::kSgd:
+      return 0.1 * scale;
+    case OptimizerKind::kLars:
+      return 2.0 * scale;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return 1e-3 * scale;
+  }
+  return 0.1 * scale;
+}
+
+void ResolveOptimizer(TrainSetup& setup) {
+  Options& o = setup.options;
+  OptimizerOptions& optimizer = setup.trainer.optimizer;
+  optimizer.kind = ParseOptimizer(o.optimizer);
+  optimizer.momentum = o.momentum;
+  optimizer.nesterov = o.nesterov;
+  optimizer.beta1 = o.beta1;
+  optimizer.beta2 = o.beta2;
+  optimizer.epsilon = o.epsilon;
+  optimizer.trust = o.trust;
+  if (!o.weight_decay) {
+    o.weight_decay = optimizer.kind == OptimizerKind::kAdamW ? 0.05 : 1e-4;
+  }
+  optimizer.weight_decay = *o.weight_decay;
+  if (!o.lr) {
+    o.lr = DefaultLearningRate(optimizer.kind, *o.batch);
+    setup.notes.push_back(
+        fmt::format("--lr {:g} (default for {} at batch {})", *o.lr, o.optimizer, *o.batch));
+  }
+  if (!std::isfinite(*o.lr) || *o.lr < 0) FailUsage("--lr is {}; it must be a number >= 0", *o.lr);
+  setup.trainer.clip_norm = o.clip_norm;
+  setup.trainer.ema_decay = o.ema;
+  if (o.update_policy == "eager") {
+    if (o.clip_norm > 0) FailUsage("--clip-norm needs --update-policy commit");
+    setup.trainer.policy = UpdatePolicy::kEager;
+  } else if (o.update_policy != "commit") {
+    FailUsage("--update-policy is '{}'; it can be commit or eager", o.update_policy);
+  }
+  ScheduleOptions& schedule = setup.schedule;
+  schedule.kind = ParseSchedule(o.lr_schedule);
+  schedule.peak = *o.lr;
+  schedule.iterations = setup.total_steps;
+  if (!o.warmup) o.warmup = Span{5, Span::Unit::kPercent};
+  if (o.warmup->unit == Span::Unit::kSeconds)
+    FailUsage("--warmup can't be a time: use steps, ep or %");
+  schedule.warmup = std::min(ToSteps(*o.warmup, setup), setup.total_steps);
+  schedule.final_factor = o.lr_final;
+  schedule.gamma = o.lr_gamma;
+  for (const double epoch : o.lr_steps) {
+    schedule.milestones.push_back(
+        static_cast<uint64_t>(std::llround(epoch * static_cast<double>(setup.steps_per_epoch))));
+  }
+  setup.trainer.learning_rate = [schedule](uint64_t t) { return LearningRate(schedule, t); };
+}
+
+std::vector<float> ClassWeights(const Options& options, const Dataset& dataset) {
+  const size_t classes = dataset.classes.size();
+  if (options.class_weights.empty()) return {};
+  std::vector<float> weights;
+  if (options.class_weights == "balanced") {
+    const std::vector<int64_t> counts = dataset.train.ClassCounts(classes);
+    for (const int64_t count : counts) {
+      weights.push_back(count == 0 ? 0.0f
+                                   : static_cast<float>(dataset.train.size()) /
+                                         static_cast<float>(static_cast<int64_t>(classes) * count));
+    }
+    return weights;
+  }
+  const char* at = options.class_weights.data();
+  const char* end = at + options.class_weights.size();
+  while (at < end) {
+    float weight = 0;
+    const auto [next, error] = std::from_chars(at, end, weight);
+    if (error != std::errc() || !(weight >= 0) || (next != end && *next != ',')) {
+      FailUsage(
+          "--class-weights is '{}'; it must be 'balanced' or numbers >= 0 with commas between",
+          options.class_weights);
+    }
+    weights.push_back(weight);
+    at = next == end ? end : next + 1;
+  }
+  if (weights.size() != classes) {
+    FailUsage("--class-weights has {} numbers for {} classes", weights.size(), classes);
+  }
+  return weights;
+}
+
+void ResolveLoss(TrainSetup& setup) {
+  LossOptions& loss = setup.trainer.loss;
+  loss.classes = static_cast<int64_t>(setup.config.classes.size());
+  const bool mixing = setup.options.mixup > 0 || setup.options.cutmix > 0;
+  loss.probabilities = mixing;
+  loss.label_smoothing = mixing ? 0 : setup.options.label_smoothing;  // mixing smooths itself
+  if (!setup.synthetic) loss.class_weights = ClassWeights(setup.options, setup.dataset);
+}
+
+void ResolveModel(TrainSetup& setup) {
+  Options& o = setup.options;
+  ModelConfig& config = setup.config;
+  config.model.name = o.model;
+  config.model.dropout = o.dropout;
+  config.model.freeze_norm = o.freeze_norm;
+  config.model.image_size = o.image_size.value_or(0);
+  config.model.classes = static_cast<int64_t>(config.classes.size());
+  config.model = Resolved(config.model);
+  const Preprocessing defaults = DefaultPreprocessing(config.model);
+  config.image_size = config.model.image_size;
+  o.image_size = config.image_size;
+  config.resize = o.resize.value_or(defaults.resize);
+  o.resize = config.resize;
+  config.interpolation = o.interpolation;
+  if (!o.normalise.empty()) {
+    config.normalization = ParseNormalization(o.normalise);
+  } else {
+    std::copy_n(defaults.mean.begin(), 3, config.normalization.mean.begin());
+    std::copy_n(defaults.stddev.begin(), 3, config.normalization.std.begin());
+  }
+  setup.graph = BuildModel(config.model);
+  setup.graph.Freeze(o.freeze);
+}
+
+int64_t SampleCount(const TrainSetup& setup, int64_t leaves) {
+  if (!setup.synthetic) return setup.dataset.train.size();
+  return setup.options.batch.value_or(DefaultBatch(INT64_MAX, leaves)) * kSyntheticBatches;
+}
+
+void OpenData(TrainSetup& setup) {
+  Options& o = setup.options;
+  if (o.data.empty()) FailUsage("--data is missing: a folder of class folders, or 'synthetic'");
+  setup.synthetic = o.data == "synthetic";
+  if (setup.synthetic) {
+    const int64_t classes =
+        o.classes > 0 ? o.classes : Resolved(ModelSpec{.name = o.model}).classes;
+    for (int64_t c = 0; c < classes; ++c) setup.config.classes.push_back(fmt::format("class{}", c));
+    return;
+  }
+  DatasetOptions options;
+  options.val_split = o.val_split;
+  options.seed = o.seed;
+  options.strict = o.strict_data;
+  setup.dataset = OpenDataset(o.data, options);
+  setup.config.classes = setup.dataset.classes;
+  if (setup.dataset.train.empty()) Fail("{} holds no training images", o.data);
+}
+
+}  // namespace
+
+TrainSetup ResolveTraining(const Options& options) {
+  TrainSetup setup;
+  setup.options = options;
+  if (options.model.empty()) FailUsage("--model is missing, such as --model resnet18");
+  if (options.precision != "fp32") {
+    FailUsage("--precision {} is not available; fp32 is", options.precision);
+  }
+  OpenData(setup);
+  // On a small data set more instances would leave each of them too few images a step.
+  int most = 0;
+  if (!setup.synthetic) {
+    const int64_t batch =
+        options.batch.value_or(DefaultBatch(setup.dataset.train.size(), INT32_MAX / kDefaultShare));
+    most = static_cast<int>(std::max<int64_t>(1, batch / (options.batch ? 1 : kLeastShare)));
+  }
+  setup.machine = PlanMachine(options, most);
+  const int64_t leaves = static_cast<int64_t>(setup.machine.plan.seats.size());
+  ResolveModel(setup);
+  ResolveBatch(setup, SampleCount(setup, leaves));
+  ResolveLength(setup);
+  ResolveOptimizer(setup);
+  ResolveLoss(setup);
+  TrainerOptions& trainer = setup.trainer;
+  trainer.seats = setup.machine.plan.seats;
+  trainer.domain_nodes = setup.machine.domain_nodes;
+  trainer.seed = options.seed;
+  trainer.blocked = options.layout == "blocked";
+  setup.eval_micro = std::min<int64_t>(*setup.options.bn_group, 32);
+  for (const Split* split : {&setup.dataset.val, &setup.dataset.test}) {
+    if (split->empty()) continue;
+    const BatchPlan plan = EvalBatches(split->size(), static_cast<int>(leaves), setup.eval_micro);
+    for (const int64_t size : MicroBatchSizes(plan)) trainer.eval_sizes.push_back(size);
+  }
+  return setup;
+}
+
+}  // namespace parax

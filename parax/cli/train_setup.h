@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parax/cli/session.h"
+#include "parax/data/pipeline.h"
+#include "parax/engine/schedule.h"
+
+namespace parax {
+
+// A training run with every choice made: what the user gave, defaults that depend on machine and
+// data, and what follows from them.
+struct TrainSetup {
+  Options options;  // resolved: every optional has its value
+  Machine machine;
+  Dataset dataset;  // empty when synthetic
+  bool synthetic = false;
+  ModelConfig config;
+  Graph graph;
+  TrainerOptions trainer;
+  ScheduleOptions schedule;
+  uint64_t steps_per_epoch = 1, total_steps = 1;
+  uint64_t eval_every = 0, save_every = 0;    // steps; 0: by time, or never
+  double eval_seconds = 0, save_seconds = 0;  // > 0: by time
+  int64_t eval_micro = 1;
+  std::vector<std::string> notes;  // a line each: defaults taken, and why
+
+  const Split& selection() const { return dataset.val; }
+};
+
+// Throws UsageError or Error: one line saying what is wrong and what would be right.
+TrainSetup ResolveTraining(const Options& options);
+
+std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t finished_steps,
+                                           StopFlag& stop);
+std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Split& split,
+                                             StopFlag& stop);
+
+// Bytes this run will need at its peak, by kind; checked against the memory limit before anything
+// is allocated.
+struct MemoryEstimate {
+  size_t parameters = 0, optimizer = 0, gradients = 0, activations = 0, input = 0, program = 0;
+  size_t total() const {
+    return parameters + optimizer + gradients + activations + input + program;
+  }
+};
+MemoryEstimate EstimateMemory(const TrainSetup& setup);
+
+}  // namespace parax

@@ -1,0 +1,161 @@
+// Whole networks against double-precision PyTorch: logits, loss, every gradient, running
+// statistics.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "parax/engine/safetensors.h"
+#include "parax/engine/weights.h"
+#include "parax/models/resnet.h"
+#include "tests/training/training_harness.h"
+
+namespace parax::test {
+namespace {
+
+struct Golden {
+  TensorMap weights, golden;
+};
+
+// The tensors of `map` whose names start with `prefix`, without it.
+TensorMap Under(const TensorMap& map, const std::string& prefix) {
+  TensorMap result;
+  for (const auto& [name, tensor] : map) {
+    if (name.starts_with(prefix)) result[name.substr(prefix.size())] = tensor;
+  }
+  return result;
+}
+
+// Momentum buffers are the gradients after one iteration from zero.
+TensorMap Gradients(const Trainer& trainer) {
+  TensorMap result;
+  const std::string suffix = ".momentum_buffer";
+  for (const auto& [name, tensor] : trainer.OptimizerStates()) {
+    result[name.substr(0, name.size() - suffix.size())] = tensor;
+  }
+  return result;
+}
+
+std::vector<int32_t> Labels(const NamedTensor& tensor) {
+  return {tensor.values.begin(), tensor.values.end()};
+}
+
+double RelativeError(const std::vector<float>& found, const std::vector<float>& expected) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(static_cast<double>(found[i]) - expected[i], 2);
+    size += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  return std::sqrt(difference / size);
+}
+
+// Layouts are a choice of the plan: every test runs with both.
+class GoldenTest : public testing::TestWithParam<bool> {
+ protected:
+  static bool Load(const std::string& weights, const std::string& golden, Golden& result) {
+    const auto folder = DataFolder();
+    if (!std::filesystem::exists(folder / golden)) return false;
+    result.weights = ReadSafetensors(folder / weights).tensors;
+    result.golden = ReadSafetensors(folder / golden).tensors;
+    return true;
+  }
+};
+
+TEST_P(GoldenTest, CifarResNet20) {
+  Golden g;
+  if (!Load("cifar10-resnet20/resnet20.safetensors", "cifar10-resnet20/golden.safetensors", g)) {
+    GTEST_SKIP() << "no shared data at " << DataFolder();
+  }
+  const Graph graph = BuildModel({.name = "resnet20"});
+  const NamedTensor& input = g.golden.at("input");
+  const auto images = ChannelsLast(input.values, 16, 3, 32, 32);
+  const auto labels = Labels(g.golden.at("label"));
+  TrainerOptions options = GradientOptions(1, 16, 16, 16, 10);
+  options.blocked = GetParam();
+  options.eval_sizes = {16};
+  Trainer trainer(graph, options);
+  trainer.Load(StrictLoad(graph, g.weights, "resnet20"));
+
+  FixedSource eval_source(options.train, 3 * 32 * 32, images, labels);
+  const EvalReport report = trainer.Evaluate(options.train, eval_source, false, true);
+  EXPECT_LE(RelativeError(report.logits, g.golden.at("resnet20.logits").values), 1e-5);
+
+  FixedSource source(options.train, 3 * 32 * 32, images, labels);
+  double loss = 0;
+  const TrainEnd end = trainer.Train(
+      1, source, [&](const StepReport& r) { loss = r.loss.loss_sum / r.loss.weight_sum; },
+      [] { return false; });
+  ASSERT_EQ(end.outcome, Outcome::kOk) << end.reason;
+  EXPECT_NEAR(loss, g.golden.at("resnet20.train.loss").values[0], 1e-5 * std::abs(loss));
+  std::string worst;
+  EXPECT_LE(WorstError(Gradients(trainer), Under(g.golden, "resnet20.train.grad."), worst), 1)
+      << worst;
+}
+
+TEST_P(GoldenTest, BottleneckResNet) {
+  Golden g;
+  if (!Load("pytorch-golden/resnet_bottleneck.safetensors",
+            "pytorch-golden/resnet_bottleneck_golden.safetensors", g)) {
+    GTEST_SKIP() << "no shared data at " << DataFolder();
+  }
+  const Graph graph =
+      BuildModel({.name = "resnet:bottleneck:1,2,1,1:16", .classes = 10, .image_size = 64});
+  const auto images = ChannelsLast(g.golden.at("input").values, 6, 3, 64, 64);
+  const auto labels = Labels(g.golden.at("labels"));
+  TrainerOptions options = GradientOptions(1, 6, 6, 6, 10);
+  options.loss.label_smoothing = 0.1;
+  options.blocked = GetParam();
+  options.eval_sizes = {6};
+  Trainer trainer(graph, options);
+  trainer.Load(StrictLoad(graph, g.weights, "resnet_bottleneck"));
+
+  FixedSource source(options.train, 3 * 64 * 64, images, labels);
+  double loss = 0;
+  const TrainEnd end = trainer.Train(
+      1, source, [&](const StepReport& r) { loss = r.loss.loss_sum / r.loss.weight_sum; },
+      [] { return false; });
+  ASSERT_EQ(end.outcome, Outcome::kOk) << end.reason;
+  EXPECT_NEAR(loss, g.golden.at("loss").values[0], 1e-5 * std::abs(loss));
+  std::string worst;
+  EXPECT_LE(WorstError(Gradients(trainer), Under(g.golden, "grad."), worst), 1) << worst;
+
+  const TensorMap after = trainer.Weights();
+  for (const auto& [name, tensor] : Under(g.golden, "after.")) {
+    EXPECT_LE(RelativeError(after.at(name).values, tensor.values), 1e-5) << name;
+  }
+  FixedSource eval_source(options.train, 3 * 64 * 64, images, labels);
+  const EvalReport report = trainer.Evaluate(options.train, eval_source, false, true);
+  EXPECT_LE(RelativeError(report.logits, g.golden.at("eval_logits_after").values), 1e-4);
+}
+
+// With running statistics (no batch statistics), gradients do not depend on how a batch is shared
+// out: 1, 2 and 3 instances, one or several micro-batches, must agree.
+TEST_P(GoldenTest, InstancesAgreeWithFrozenNorm) {
+  Golden g;
+  if (!Load("cifar10-resnet20/resnet20.safetensors", "cifar10-resnet20/golden.safetensors", g)) {
+    GTEST_SKIP() << "no shared data at " << DataFolder();
+  }
+  const Graph graph = BuildModel({.name = "resnet20", .freeze_norm = true});
+  const auto images = ChannelsLast(g.golden.at("input").values, 16, 3, 32, 32);
+  const auto labels = Labels(g.golden.at("label"));
+  TensorMap one;
+  for (const auto& [instances, micro] : {std::pair{1, 16}, {1, 5}, {2, 8}, {2, 3}, {3, 8}}) {
+    TrainerOptions options = GradientOptions(instances, 16, 16, micro, 10);
+    options.blocked = GetParam();
+    Trainer trainer(graph, options);
+    trainer.Load(StrictLoad(graph, g.weights, "resnet20"));
+    FixedSource source(options.train, 3 * 32 * 32, images, labels);
+    const TrainEnd end = trainer.Train(
+        1, source, [](const StepReport&) {}, [] { return false; });
+    ASSERT_EQ(end.outcome, Outcome::kOk) << end.reason;
+    if (one.empty()) one = Gradients(trainer);
+    std::string worst;
+    EXPECT_LE(WorstError(Gradients(trainer), one, worst), 1)
+        << worst << " with " << instances << " instances, micro-batches of " << micro;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, GoldenTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Blocked" : "ChannelsLast"; });
+
+}  // namespace
+}  // namespace parax::test
