@@ -82,8 +82,8 @@ SeatPlan PlanSeats(const Topology& topology, const SeatRequest& request) {
   }
   const int instances = request.instances == 0 ? most : request.instances;
   if (instances > most || !PlaceSeats(shares, instances, k)) {
-    FailUsage("{} instances of {} cores do not fit: there is room for {}{}", instances, k, most,
-              why);
+    FailUsage("{} instances of {} core{} do not fit: there is room for {}{}", instances, k,
+              k == 1 ? "" : "s", most, why);
   }
 
   SeatPlan plan;
