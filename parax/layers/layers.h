@@ -51,8 +51,8 @@ LayerPtr Dropout(double probability,
 struct LossOptions {
   int64_t classes = 0;
   double label_smoothing = 0;
-  std::vector<float> class_weights;  // empty: all one
-  bool probabilities = false;        // targets are probability vectors, not class indices
+  std::vector<float> class_weights = {};  // empty: all one
+  bool probabilities = false;             // targets are probability vectors, not class indices
 };
 // Softmax cross-entropy. Gradient and loss are SUMS over images, not means. In evaluation mode:
 // loss and hits only. The output is the softmax [N, classes].

@@ -155,7 +155,10 @@ void LayerRun::Allocate(Role role, int index, size_t bytes) {
 }
 
 void LayerRun::Share(Role role, int index, Role with, int with_index) {
-  buffers_.at({role, index}) = buffers_.at({with, with_index});
+  const std::shared_ptr<Buffer> before = buffers_.at({role, index});
+  for (auto& [key, buffer] : buffers_) {  // whatever shared the old one goes along
+    if (buffer == before) buffer = buffers_.at({with, with_index});
+  }
 }
 
 LayerRun::Buffer& LayerRun::Find(Role role, int index) const {

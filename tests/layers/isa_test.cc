@@ -1,0 +1,79 @@
+#include "parax/layers/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/layers/harness.h"
+
+namespace parax::testing {
+namespace {
+
+std::vector<Isa> LevelsHere() {
+  std::vector<Isa> levels;
+  for (const Isa level : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (level <= CurrentIsa()) levels.push_back(level);
+  }
+  return levels;
+}
+
+// Output and input gradient of `layer` at every level this machine has.
+void ExpectSameAtAllLevels(const LayerPtr& layer, const std::vector<Dims>& inputs) {
+  Values output, gradient;
+  for (const Isa level : LevelsHere()) {
+    const IsaLimit limit(level);
+    ASSERT_EQ(CurrentIsa(), level);
+    LayerRun run(layer, Request(inputs));
+    ASSERT_EQ(run.Forward(), Outcome::kOk);
+    ASSERT_EQ(run.Backward(), Outcome::kOk);
+    if (level == Isa::kBaseline) {
+      output = run.output();
+      gradient = run.input_grad(0);
+    }
+    ExpectSameBits(run.output(), output, layer->kind() + " output, " + std::string(Name(level)));
+    ExpectSameBits(run.input_grad(0), gradient,
+                   layer->kind() + " gradient, " + std::string(Name(level)));
+  }
+}
+
+TEST(Isa, LayersGiveTheSameBitsAtAllLevels) {
+  const Dims dims = {3, 37, 5, 7};
+  ExpectSameAtAllLevels(Relu(), {dims});
+  ExpectSameAtAllLevels(Add(true), {dims, dims});
+  ExpectSameAtAllLevels(ChannelPad(50, 6, 2), {dims});
+  ExpectSameAtAllLevels(Dropout(0.3, 5), {dims});
+  ExpectSameAtAllLevels(SoftmaxCrossEntropy({.classes = 37}), {{3, 37}});
+}
+
+// A loop with a product and a sum: fused multiply-add would change its bits.
+TEST(Isa, NoContraction) {
+  const Values a = RandomValues(1000, 1), b = RandomValues(1000, 2), c = RandomValues(1000, 3);
+  Values first;
+  for (const Isa level : LevelsHere()) {
+    Values y(a.size());
+    RunAtIsa(level, [pa = a.data(), pb = b.data(), pc = c.data(), py = y.data()]() PARAX_INLINE {
+      for (size_t i = 0; i < 1000; ++i) py[i] = pa[i] * pb[i] + pc[i];
+    });
+    if (first.empty()) first = y;
+    ExpectSameBits(y, first, std::string(Name(level)));
+  }
+}
+
+// Child processes, because oneDNN reads the variable once: before anything here may ask for the
+// level. Each exits with the level it finds.
+TEST(IsaDeathTest, ObeysOnednnsVariable) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto level_under = [](const char* value) {
+    setenv("ONEDNN_MAX_CPU_ISA", value, 1);
+    std::exit(static_cast<int>(CurrentIsa()));
+  };
+  EXPECT_EXIT(level_under("SSE41"), ::testing::ExitedWithCode(0), "");
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "no AVX2 here";
+  EXPECT_EXIT(level_under("AVX2"), ::testing::ExitedWithCode(1), "");
+  if (!__builtin_cpu_supports("avx512dq")) GTEST_SKIP() << "no AVX-512 here";
+  EXPECT_EXIT(level_under("AVX512_CORE"), ::testing::ExitedWithCode(2), "");
+}
+
+}  // namespace
+}  // namespace parax::testing
