@@ -20,7 +20,8 @@ struct Span {
 // Everything a command was asked to do: flags over --config file over defaults. Plain data; whoever
 // uses a value checks it against the data set and machine. See `parax <command> --help`.
 struct Options {
-  std::string command;  // train, eval, predict, plan, topo
+  std::string command;       // train, eval, predict, plan, topo
+  std::string command_line;  // as it was typed, for reports
 
   // what
   std::string model;                  // name, checkpoint or run folder
@@ -92,6 +93,8 @@ struct Options {
 std::optional<Options> ParseCommandLine(int argc, const char* const* argv);
 // The options as a config file that --config reads back, every value resolved.
 std::string ToToml(const Options& options);
+// Reads such a file's text back. `where` names it in errors.
+Options FromToml(const std::string& toml, const std::string& where);
 Span ParseSpan(const std::string& text, const std::string& flag);  // throws UsageError
 
 }  // namespace parax

@@ -10,6 +10,11 @@ constexpr int kPrefetch = 3;  // micro-batches a leaf that may be decoded ahead
 // Encoded files are kept in memory when they all fit into this share of it.
 constexpr double kEncodedShare = 0.1;
 
+size_t EncodedLimit(const TrainSetup& setup) {
+  return static_cast<size_t>(kEncodedShare *
+                             static_cast<double>(setup.machine.topology.memory_limit_bytes));
+}
+
 int CropPadding(const TrainSetup& setup) {
   const Options& o = setup.options;
   if (o.crop == "pad") return static_cast<int>(o.pad);
@@ -55,6 +60,17 @@ PipelineOptions CommonInput(const TrainSetup& setup) {
 
 }  // namespace
 
+size_t InputBytes(const TrainSetup& setup) {
+  const size_t image = static_cast<size_t>(setup.config.image_size * setup.config.image_size * 3);
+  const size_t leaves = setup.trainer.seats.size();
+  const size_t slots =
+      leaves * static_cast<size_t>(setup.trainer.train.micro_batch) * image * sizeof(float);
+  if (setup.synthetic) return slots;
+  const size_t limit = EncodedLimit(setup);
+  const size_t encoded = setup.dataset.train.total_bytes();
+  return kPrefetch * slots + (encoded <= limit ? encoded : 0);
+}
+
 std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t finished_steps,
                                            StopFlag& stop) {
   if (setup.synthetic) {
@@ -72,8 +88,7 @@ std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t fin
   options.mix.mixup = setup.options.mixup;
   options.mix.cutmix = setup.options.cutmix;
   options.mix.smoothing = setup.options.label_smoothing;
-  options.keep_encoded_bytes = static_cast<size_t>(
-      kEncodedShare * static_cast<double>(setup.machine.topology.memory_limit_bytes));
+  options.keep_encoded_bytes = EncodedLimit(setup);
   return MakeImagePipeline(setup.dataset.train, options, stop);
 }
 

@@ -300,6 +300,7 @@ TrainSetup ResolveTraining(const Options& options) {
   }
   setup.machine = PlanMachine(options, most);
   const int64_t leaves = static_cast<int64_t>(setup.machine.plan.seats.size());
+  setup.options.instances = static_cast<int>(leaves);
   ResolveModel(setup);
   ResolveBatch(setup, SampleCount(setup, leaves));
   ResolveLength(setup);

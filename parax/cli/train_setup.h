@@ -38,6 +38,9 @@ std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t fin
 std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Split& split,
                                              StopFlag& stop);
 
+// Bytes of decoded micro-batches and encoded files that the input pipeline holds.
+size_t InputBytes(const TrainSetup& setup);
+
 // Bytes this run will need at its peak, by kind; checked against the memory limit before anything
 // is allocated.
 struct MemoryEstimate {

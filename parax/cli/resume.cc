@@ -1,0 +1,149 @@
+#include "parax/cli/resume.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "parax/base/error.h"
+#include "parax/base/log.h"
+
+namespace parax {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Flags that leave the run's bits as they are. Everything else given anew must be as it was.
+bool MayChange(const std::string& key) {
+  static const std::vector<std::string> kFree = {
+      "out",        "resume",     "workers",     "decode-cores", "keep",
+      "save-every", "eval-every", "quiet",       "json",         "verbose",
+      "patience",   "data",       "best-metric", "config",       "plan"};
+  return std::find(kFree.begin(), kFree.end(), key) != kFree.end();
+}
+
+std::map<std::string, std::string> Lines(const std::string& toml) {
+  std::map<std::string, std::string> lines;
+  std::istringstream in(toml);
+  for (std::string line; std::getline(in, line);) {
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos || line.starts_with('#')) continue;
+    std::string key = line.substr(0, equals);
+    key.erase(key.find_last_not_of(" \t") + 1);
+    lines[key] = line;
+  }
+  return lines;
+}
+
+// The run's options, with those given now put over them.
+Options Merge(const Options& now, const RunState& state, const std::string& where) {
+  auto lines = Lines(state.config_toml);
+  const auto given = Lines(ToToml(now));
+  for (const auto& [key, text] : now.given) {
+    const auto it = given.find(key);
+    if (it == given.end() || lines[key] == it->second) continue;
+    if (!MayChange(key)) {
+      FailUsage(
+          "--{} was '{}' in this run and can't become '{}' on its way: leave it out, or start "
+          "a new run with --init-from",
+          key, lines[key], it->second);
+    }
+    if (key != "resume" && key != "out") Info("changed for the rest of the run: {}", it->second);
+    lines[key] = it->second;
+  }
+  std::string toml;
+  for (const auto& [key, line] : lines) toml += line + "\n";
+  Options merged = FromToml(toml, where);
+  merged.command = now.command;
+  merged.out = now.out;
+  merged.resume = now.resume;
+  merged.given = now.given;
+  merged.quiet = now.quiet;
+  merged.json = now.json;
+  merged.verbose = now.verbose;
+  return merged;
+}
+
+std::optional<fs::path> WantedCheckpoint(const Options& options) {
+  const fs::path checkpoints = options.out / "checkpoints";
+  const bool has_some = !ListCheckpoints(checkpoints).empty();
+  if (!options.resume) {
+    if (has_some) {
+      FailUsage("{} holds a run already: add --resume to go on with it, or choose another --out",
+                options.out.string());
+    }
+    return std::nullopt;
+  }
+  if (*options.resume == "auto" && !has_some) return std::nullopt;
+  if (options.resume->empty() || *options.resume == "auto") {
+    const auto newest = FindNewestWhole(checkpoints);
+    if (newest) return newest->path;
+    if (*options.resume == "auto") {
+      Warn("no checkpoint in {} is whole: starting from the beginning", checkpoints.string());
+      return std::nullopt;
+    }
+    FailUsage("--resume: no whole checkpoint in {}; to start a run, leave --resume out",
+              checkpoints.string());
+  }
+  const fs::path path = *options.resume;
+  if (fs::exists(path / "checkpoints")) {
+    const auto newest = FindNewestWhole(path / "checkpoints");
+    if (!newest) FailUsage("--resume {}: no whole checkpoint there", path.string());
+    return newest->path;
+  }
+  if (!fs::exists(path / "state.json")) {
+    FailUsage("--resume {} is neither a checkpoint nor a run folder", path.string());
+  }
+  return path;
+}
+
+}  // namespace
+
+std::string ToJson(const RunState& state) {
+  nlohmann::ordered_json json = {{"format", 1},
+                                 {"step", state.step},
+                                 {"samples", state.samples},
+                                 {"evaluations_without_better", state.evaluations_without_better},
+                                 {"seconds", state.seconds},
+                                 {"config", state.config_toml}};
+  if (state.best) {
+    json["best"] = {
+        {"step", state.best->step}, {"metric", state.best->metric}, {"value", state.best->value}};
+  }
+  return json.dump(2) + "\n";
+}
+
+RunState ParseRunState(const std::string& text, const std::string& where) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (json.at("format") != 1) Fail("{}: format {} is not 1", where, json.at("format").dump());
+    RunState state;
+    json.at("step").get_to(state.step);
+    json.at("samples").get_to(state.samples);
+    json.at("evaluations_without_better").get_to(state.evaluations_without_better);
+    json.at("seconds").get_to(state.seconds);
+    json.at("config").get_to(state.config_toml);
+    if (json.contains("best")) {
+      const auto& best = json.at("best");
+      state.best = BestRecord{best.at("step"), best.at("metric"), best.at("value")};
+    }
+    return state;
+  } catch (const nlohmann::json::exception& e) {
+    Fail("{} is not a run's state: {}", where, e.what());
+  }
+}
+
+std::optional<ResumePoint> FindResumePoint(const Options& options) {
+  const std::optional<fs::path> checkpoint = WantedCheckpoint(options);
+  if (!checkpoint) return std::nullopt;
+  ResumePoint point;
+  point.checkpoint = *checkpoint;
+  point.content = LoadCheckpoint(*checkpoint, CheckpointUse::kResume);
+  const std::string where = (*checkpoint / "state.json").string();
+  point.state = ParseRunState(point.content.state_json, where);
+  point.options = Merge(options, point.state, where);
+  return point;
+}
+
+}  // namespace parax

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+
+#include "parax/cli/options.h"
+#include "parax/engine/checkpoint.h"
+
+namespace parax {
+
+// What a checkpoint's state.json says of the run besides its tensors.
+struct RunState {
+  uint64_t step = 0;
+  int64_t samples = 0;  // training images
+  std::optional<BestRecord> best;
+  int evaluations_without_better = 0;
+  double seconds = 0;       // of training so far, over all sessions
+  std::string config_toml;  // the resolved options
+};
+std::string ToJson(const RunState& state);
+RunState ParseRunState(const std::string& json, const std::string& where);  // throws Error
+
+// Where a run goes on from.
+struct ResumePoint {
+  CheckpointContent content;
+  RunState state;
+  Options options;  // the run's own, with the flags given now that may change
+  std::filesystem::path checkpoint;
+};
+
+// What --resume asks for; nothing when the run starts afresh. `options.out` must be set. Throws
+// UsageError when --out holds checkpoints and nothing says to resume (naming both commands), when
+// there is nothing to resume, and when flags were changed that a run can't change on its way.
+std::optional<ResumePoint> FindResumePoint(const Options& options);
+
+}  // namespace parax

@@ -1,0 +1,61 @@
+#include "parax/cli/train.h"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "parax/base/error.h"
+#include "parax/base/log.h"
+#include "parax/cli/train_run.h"
+
+namespace parax {
+namespace {
+
+// Fails now, not after an hour of training.
+void CheckWritable(const std::filesystem::path& out) {
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  if (error) Fail("can't create the output folder {}: {}", out.string(), error.message());
+  if (access(out.c_str(), W_OK | X_OK) != 0) {
+    Fail("can't write to the output folder {}: {}", out.string(), std::strerror(errno));
+  }
+}
+
+std::filesystem::path DefaultOut(const std::string& model) {
+  std::string name = model;
+  for (char& c : name) {
+    if (c == ':' || c == ',' || c == '/') c = '-';
+  }
+  return std::filesystem::path("runs") /
+         fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), name);
+}
+
+}  // namespace
+
+int RunTrain(const Options& given) {
+  SetQuiet(given.quiet || given.json);
+  Options options = given;
+  if (options.out.empty()) {
+    // --resume PATH goes on in the run folder that the checkpoint lies in.
+    std::filesystem::path from = options.resume.value_or("");
+    if (!from.empty() && from != "auto") {
+      if (!std::filesystem::exists(from / "checkpoints")) from = from.parent_path().parent_path();
+      options.out = from;
+    } else if (options.resume) {
+      FailUsage("--resume needs --out RUN_FOLDER, or --resume RUN_FOLDER");
+    } else {
+      options.out = DefaultOut(options.model);
+    }
+  }
+  std::optional<ResumePoint> resume = FindResumePoint(options);
+  TrainSetup setup = ResolveTraining(resume ? resume->options : options);
+  CheckWritable(options.out);
+  CatchStopSignals();
+  TrainRun run(std::move(setup), std::move(resume));
+  return run.Run();
+}
+
+}  // namespace parax

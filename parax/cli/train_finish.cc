@@ -1,0 +1,154 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
+
+#include "parax/base/error.h"
+#include "parax/base/file.h"
+#include "parax/base/log.h"
+#include "parax/base/sha256.h"
+#include "parax/base/text.h"
+#include "parax/cli/report.h"
+#include "parax/cli/train_report.h"
+#include "parax/cli/train_run.h"
+
+namespace parax {
+namespace {
+
+constexpr size_t kWorstMistakes = 24;
+
+// Wrong predictions, the most confident first.
+std::vector<ReportMistake> WorstMistakes(const EvalReport& eval, const Split& split) {
+  std::vector<size_t> wrong;
+  for (size_t i = 0; i < eval.labels.size(); ++i) {
+    if (eval.labels[i] != eval.predicted[i]) wrong.push_back(i);
+  }
+  std::stable_sort(wrong.begin(), wrong.end(),
+                   [&](size_t a, size_t b) { return eval.confidence[a] > eval.confidence[b]; });
+  wrong.resize(std::min(wrong.size(), kWorstMistakes));
+  std::vector<ReportMistake> mistakes;
+  for (const size_t i : wrong) {
+    mistakes.push_back({split.Path(static_cast<int64_t>(i)), eval.labels[i], eval.predicted[i],
+                        eval.confidence[i]});
+  }
+  return mistakes;
+}
+
+std::string FileSha256(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  Sha256 digest;
+  digest.Update(file.bytes());
+  return digest.Finish();
+}
+
+std::string Percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
+
+double Top1(const LossResult& r) {
+  return static_cast<double>(r.correct1) / static_cast<double>(std::max<int64_t>(1, r.count));
+}
+
+}  // namespace
+
+void TrainRun::WriteFinalReport() const {
+  const Options& o = setup_.options;
+  ReportContent content;
+  content.title = fmt::format("{} on {}", setup_.config.model.name, o.data);
+  content.command = o.command_line;
+  content.toml = state_.config_toml;
+  content.machine = MachineFacts(setup_, memory_);
+  content.metrics = ReadMetrics(o.out / "metrics.jsonl");
+  content.classes = setup_.config.classes;
+  content.usage = UsageLines(setup_);
+  content.summary = {{"steps", fmt::format("{} of {}", trainer_->iteration(), setup_.total_steps)},
+                     {"training time", HumanTime(state_.seconds)},
+                     {"images/s", fmt::format("{:.1f}", progress_->ImagesPerSecond())}};
+  if (evaluated_ > 0) {
+    content.summary.emplace_back("validation accuracy", Percent(Top1(last_eval_.total)));
+    content.confusion = ConfusionMatrix(last_eval_, setup_.config.classes.size());
+    content.mistakes = WorstMistakes(last_eval_, setup_.selection());
+  }
+  if (state_.best) {
+    content.summary.emplace_back(
+        fmt::format("best {}", state_.best->metric),
+        fmt::format("{:.4f} at step {}", state_.best->value, state_.best->step));
+  }
+  WriteReport(o.out / "report.html", content);
+}
+
+int TrainRun::Finish(bool interrupted, bool early) {
+  const Options& o = setup_.options;
+  progress_->Finish();
+  state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
+  try {
+    WriteFinalReport();
+  } catch (const Error& error) {
+    Warn("no report: {}", error.what());
+  }
+  const auto checkpoint = Checkpoints() / fmt::format("step-{}", saved_);
+  nlohmann::ordered_json summary = {{"out", o.out.string()},
+                                    {"step", trainer_->iteration()},
+                                    {"steps", setup_.total_steps},
+                                    {"interrupted", interrupted},
+                                    {"seconds", state_.seconds},
+                                    {"images_per_s", progress_->ImagesPerSecond()},
+                                    {"checkpoint", checkpoint.string()}};
+  if (evaluated_ > 0) {
+    summary["val_accuracy"] = Top1(last_eval_.total);
+    summary["val_loss"] = last_eval_.total.loss_sum / last_eval_.total.weight_sum;
+  }
+  if (state_.best) {
+    summary["best"] = {{"metric", state_.best->metric},
+                       {"value", state_.best->value},
+                       {"step", state_.best->step}};
+  }
+  if (!interrupted && !setup_.dataset.test.empty() && !save_failed_) {
+    const Split& test = setup_.dataset.test;
+    const auto input = EvaluationInput(setup_, test, trainer_->stop());
+    const EvalReport eval = trainer_->Evaluate(
+        EvalBatches(test.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
+        *input, setup_.trainer.ema_decay > 0);
+    summary["test_accuracy"] = Top1(eval.total);
+    Info("test accuracy {} ({} images, weights of the last step)", Percent(Top1(eval.total)),
+         test.size());
+  }
+  if (saved_ > 0 && !save_failed_) {
+    summary["sha256"] = FileSha256(checkpoint / "model.safetensors");
+  }
+  if (o.json) {
+    fmt::print("{}\n", summary.dump());
+  } else {
+    if (interrupted) {
+      fmt::print("interrupted after step {} of {}; saved in {}\n", trainer_->iteration(),
+                 setup_.total_steps, checkpoint.string());
+    } else if (early) {
+      fmt::print("stopped early: {} evaluations in a row were no better than step {}\n",
+                 state_.evaluations_without_better, state_.best ? state_.best->step : 0);
+    }
+    if (evaluated_ > 0) {
+      fmt::print("validation accuracy {} at step {}\n", Percent(Top1(last_eval_.total)),
+                 evaluated_);
+    }
+    if (summary.contains("test_accuracy")) {
+      fmt::print("test accuracy {}\n", Percent(summary["test_accuracy"].get<double>()));
+    }
+    fmt::print("{:.1f} images/s; report: {}\n", progress_->ImagesPerSecond(),
+               (o.out / "report.html").string());
+    if (summary.contains("sha256")) {
+      fmt::print("SHA-256 of {}/model.safetensors: {}\n", checkpoint.string(),
+                 summary["sha256"].get<std::string>());
+    }
+    for (const std::string& line : UsageLines(setup_)) fmt::print("  {}\n", line);
+  }
+  if (save_failed_) {
+    LogLine(
+        LogLevel::kError,
+        fmt::format("the last state is not saved; the newest whole checkpoint is step {}", saved_));
+    return 1;
+  }
+  return interrupted ? 130 : 0;
+}
+
+}  // namespace parax

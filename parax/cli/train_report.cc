@@ -1,0 +1,65 @@
+#include "parax/cli/train_report.h"
+
+#include <fmt/core.h>
+
+#include "parax/base/error.h"
+#include "parax/base/log.h"
+#include "parax/base/text.h"
+#include "parax/engine/checkpoint.h"
+#include "parax/engine/safetensors.h"
+#include "parax/engine/weights.h"
+
+namespace parax {
+
+TensorMap InitialWeights(const TrainSetup& setup) {
+  const std::filesystem::path& from = setup.options.init_from;
+  TensorMap tensors;
+  std::string source = from.string();
+  if (std::filesystem::is_directory(from)) {
+    const ResolvedModel resolved = ResolveModelArgument(from);
+    Info("{}", resolved.line);
+    CheckpointContent content = LoadCheckpoint(resolved.checkpoint, CheckpointUse::kPredict);
+    tensors = std::move(content.ema.empty() ? content.model : content.ema);
+    source = resolved.checkpoint.string();
+  } else {
+    tensors = ReadSafetensors(from).tensors;
+  }
+  InitFromResult result = InitFrom(setup.graph, std::move(tensors), source, setup.options.seed);
+  if (!result.line.empty()) Info("{}", result.line);
+  return std::move(result.tensors);
+}
+
+std::vector<int64_t> ConfusionMatrix(const EvalReport& eval, size_t classes) {
+  std::vector<int64_t> counts(classes * classes, 0);
+  for (size_t i = 0; i < eval.labels.size(); ++i) {
+    ++counts[static_cast<size_t>(eval.labels[i]) * classes +
+             static_cast<size_t>(eval.predicted[i])];
+  }
+  return counts;
+}
+
+std::vector<std::string> UsageLines(const TrainSetup& setup) {
+  const std::string out = setup.options.out.string();
+  const std::string& name = setup.config.model.name;
+  std::vector<std::string> lines;
+  if (!setup.synthetic) {
+    lines.push_back(fmt::format("parax eval --model {} --data {}", out, setup.options.data));
+  }
+  lines.push_back(fmt::format("parax predict --model {} IMAGE_OR_FOLDER", out));
+  lines.push_back(fmt::format("parax train --out {} --resume", out));
+  if (name.starts_with("resnet:") || setup.config.image_size == 32) return lines;
+  lines.push_back(
+      fmt::format("python3 -c \"import torchvision, safetensors.torch as s; m = "
+                  "torchvision.models.{}(num_classes={}); "
+                  "m.load_state_dict(s.load_file('{}/checkpoints/step-{}/"
+                  "model.safetensors'), strict=False)\"",
+                  name, setup.config.classes.size(), out, setup.total_steps));
+  return lines;
+}
+
+std::vector<std::string> MachineFacts(const TrainSetup& setup, const MemoryEstimate& memory) {
+  return {MachineLine(setup.machine), MachineKey(),
+          fmt::format("predicted peak memory {}", HumanBytes(static_cast<double>(memory.total())))};
+}
+
+}  // namespace parax

@@ -1,0 +1,277 @@
+#include "parax/cli/train_run.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "parax/base/error.h"
+#include "parax/base/file.h"
+#include "parax/base/log.h"
+#include "parax/base/text.h"
+#include "parax/cli/train_report.h"
+#include "parax/engine/weights.h"
+
+namespace parax {
+namespace {
+
+// Log points of a long run are thinned to about this many.
+constexpr uint64_t kMostLogPoints = 20000;
+
+std::atomic<int> stop_signals{0};
+
+void OnStopSignal(int) {
+  if (stop_signals.fetch_add(1) > 0) _exit(130);
+}
+
+double Seconds(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+double Accuracy(const LossResult& r) {
+  return r.count == 0 ? 0 : static_cast<double>(r.correct1) / static_cast<double>(r.count);
+}
+
+double MeanLoss(const LossResult& r) { return r.weight_sum == 0 ? 0 : r.loss_sum / r.weight_sum; }
+
+}  // namespace
+
+void CatchStopSignals() {
+  struct sigaction action {};
+  action.sa_handler = OnStopSignal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool StopSignalled() { return stop_signals.load() > 0; }
+
+TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_(std::move(setup)) {
+  if (resume) state_ = resume->state;
+  if (resume && state_.samples != setup_.trainer.train.samples) {
+    FailUsage("--resume: the run had {} training images, {} has {}: give it the same data",
+              state_.samples, setup_.options.data, setup_.trainer.train.samples);
+  }
+  state_.samples = setup_.trainer.train.samples;
+  state_.config_toml = ToToml(setup_.options);
+  seconds_before_ = state_.seconds;
+  memory_ = EstimateMemory(setup_);
+  const size_t limit = setup_.machine.topology.memory_limit_bytes;
+  Info("{}, peak {} of {}", MachineLine(setup_.machine),
+       HumanBytes(static_cast<double>(memory_.total())), HumanBytes(static_cast<double>(limit)));
+  if (memory_.total() > limit) {
+    Fail(
+        "this run needs {} of memory and {} are allowed: use a smaller --batch, or --bn-group (now "
+        "{}) so that each instance takes its share in smaller parts",
+        HumanBytes(static_cast<double>(memory_.total())), HumanBytes(static_cast<double>(limit)),
+        *setup_.options.bn_group);
+  }
+  for (const std::string& note : setup_.machine.plan.notes) Info("{}", note);
+  for (const std::string& note : setup_.dataset.notes) Info("{}", note);
+  for (const std::string& warning : setup_.dataset.warnings) Warn("{}", warning);
+  for (const std::string& note : setup_.notes) Info("{}", note);
+  Initialise(resume);
+}
+
+void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
+  const Options& o = setup_.options;
+  if (resume) setup_.trainer.plan = PlanRecord::FromJson(resume->content.plan_json, "plan.json");
+  if (!o.plan.empty()) {
+    setup_.trainer.plan = PlanRecord::FromJson(ReadFile(o.plan), o.plan.string());
+  }
+  const std::string wanted_hash =
+      setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();
+  if (!wanted_hash.empty()) {
+    setup_.trainer.blocked = setup_.trainer.plan.blocked;
+    if (setup_.trainer.plan.machine != MachineKey()) {
+      Warn(
+          "the plan was made on another machine ({}; this one: {}): results will not be the same "
+          "bits",
+          setup_.trainer.plan.machine, MachineKey());
+      setup_.trainer.plan = {};
+    }
+  }
+  trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
+  const PlanRecord record = trainer_->Record();
+  if (!wanted_hash.empty() && record.Hash() != wanted_hash) {
+    Warn("the resolved plan ({}) is not the saved one ({}): results will not be the same bits",
+         record.Hash(), wanted_hash);
+  }
+  if (!trainer_->threads_bound()) Warn("the system refused to bind threads to cores");
+  Info("plan {}: {} layout, memory in {} pages", record.Hash(),
+       setup_.trainer.blocked ? "blocked" : "channels-last", Name(trainer_->memory().pages));
+
+  if (resume) {
+    trainer_->Load(StrictLoad(setup_.graph, std::move(resume->content.model), "model.safetensors"));
+    trainer_->Resume(state_.step, resume->content.optimizer, resume->content.ema);
+    if (state_.best) WriteBest(Checkpoints(), *state_.best);
+    Info("resuming from {} (step {} of {})", resume->checkpoint.string(), state_.step,
+         setup_.total_steps);
+  } else if (!o.init_from.empty()) {
+    trainer_->Load(InitialWeights(setup_));
+  } else {
+    trainer_->Load(InitTensors(setup_.graph, o.seed));
+  }
+  saved_ = state_.step;
+  std::filesystem::create_directories(Checkpoints());
+  WriteFileAtomically(o.out / "config.toml", state_.config_toml);
+  WriteFileAtomically(o.out / "plan.json", record.ToJson());
+  metrics_ = std::make_unique<MetricsLog>(o.out / "metrics.jsonl", state_.step);
+  events_ = std::make_unique<EventWriter>(o.out, state_.step);
+  progress_ =
+      std::make_unique<Progress>(setup_.total_steps, state_.step,
+                                 static_cast<double>(setup_.steps_per_epoch), o.quiet || o.json);
+}
+
+uint64_t TrainRun::NextStop() const {
+  uint64_t next = setup_.total_steps;
+  for (const uint64_t every : {setup_.eval_every, setup_.save_every}) {
+    if (every > 0) next = std::min(next, (trainer_->iteration() / every + 1) * every);
+  }
+  return next;
+}
+
+TrainRun::Due TrainRun::DueAt(uint64_t step, bool interrupted) {
+  Due due;
+  const bool last = step == setup_.total_steps;
+  const bool has_val = !setup_.selection().empty();
+  due.evaluate = has_val && !interrupted &&
+                 (last || (setup_.eval_every > 0 && step % setup_.eval_every == 0) ||
+                  (setup_.eval_seconds > 0 && Seconds(last_eval_time_) >= setup_.eval_seconds));
+  due.save = last || interrupted || (setup_.save_every > 0 && step % setup_.save_every == 0) ||
+             (setup_.save_seconds > 0 && Seconds(last_save_) >= setup_.save_seconds);
+  return due;
+}
+
+void TrainRun::FlushPoint() {
+  if (!point_) return;
+  const uint64_t every = setup_.total_steps / kMostLogPoints + 1;
+  const bool evaluated = point_->extra.contains("val_loss");
+  if (evaluated || point_->step % every == 0 || point_->step == setup_.total_steps) {
+    metrics_->Append(*point_);
+    events_->Scalar("train/loss", point_->step, point_->loss);
+    events_->Scalar("train/lr", point_->step, point_->lr);
+    for (const auto& [name, value] : point_->extra) {
+      events_->Scalar(name.starts_with("val_") ? "val/" + name.substr(4) : "train/" + name,
+                      point_->step, value);
+    }
+  }
+  point_.reset();
+}
+
+void TrainRun::TakeStep(const StepReport& report) {
+  FlushPoint();
+  MetricPoint point;
+  point.step = report.iteration;
+  point.epoch = static_cast<double>(report.iteration) / static_cast<double>(setup_.steps_per_epoch);
+  point.loss = MeanLoss(report.loss);
+  point.lr = report.learning_rate;
+  progress_->Step(report.iteration, point.loss, Accuracy(report.loss), report.loss.count);
+  point.extra["accuracy"] = Accuracy(report.loss);
+  point.extra["images_per_s"] = progress_->ImagesPerSecond();
+  if (setup_.trainer.policy == UpdatePolicy::kCommit) {
+    point.extra["gradient_norm"] = report.gradient_norm;
+  }
+  point_ = std::move(point);
+}
+
+bool TrainRun::IsBetter(double value) const {
+  if (!state_.best) return true;
+  return setup_.options.best_metric == "loss" ? value < state_.best->value
+                                              : value > state_.best->value;
+}
+
+void TrainRun::Evaluate() {
+  const Split& val = setup_.selection();
+  const auto input = EvaluationInput(setup_, val, trainer_->stop());
+  last_eval_ = trainer_->Evaluate(
+      EvalBatches(val.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
+      *input, setup_.trainer.ema_decay > 0);
+  const LossResult& total = last_eval_.total;
+  evaluated_ = trainer_->iteration();
+  last_eval_time_ = Clock::now();
+  if (point_) {
+    point_->extra["val_loss"] = MeanLoss(total);
+    point_->extra["val_accuracy"] = Accuracy(total);
+    point_->extra["val_top5"] =
+        static_cast<double>(total.correct5) / static_cast<double>(total.count);
+  }
+  const double value = setup_.options.best_metric == "loss" ? MeanLoss(total) : Accuracy(total);
+  improved_ = IsBetter(value);
+  if (improved_) {
+    state_.best = BestRecord{static_cast<int64_t>(evaluated_), setup_.options.best_metric, value};
+    state_.evaluations_without_better = 0;
+  } else {
+    ++state_.evaluations_without_better;
+  }
+  progress_->Clear();
+  Info("step {} (epoch {:.2f}): validation accuracy {:.2f} %, loss {:.4f}{}", evaluated_,
+       static_cast<double>(evaluated_) / static_cast<double>(setup_.steps_per_epoch),
+       100 * Accuracy(total), MeanLoss(total), improved_ ? " (best so far)" : "");
+}
+
+void TrainRun::Save(bool is_last) {
+  state_.step = trainer_->iteration();
+  state_.seconds = seconds_before_ + Seconds(started_);
+  CheckpointContent content;
+  content.model = trainer_->Weights();
+  content.ema = trainer_->EmaWeights();
+  content.optimizer = trainer_->OptimizerStates();
+  content.config_json = ToJson(setup_.config);
+  content.state_json = ToJson(state_);
+  content.plan_json = trainer_->Record().ToJson();
+  last_save_ = Clock::now();
+  try {
+    const auto step = static_cast<int64_t>(state_.step);
+    SaveCheckpoint(Checkpoints(), step, content);
+    if (state_.best && state_.best->step == step) WriteBest(Checkpoints(), *state_.best);
+    PruneCheckpoints(Checkpoints(), setup_.options.keep, step);
+    saved_ = state_.step;
+    save_failed_ = false;
+  } catch (const Error& error) {
+    // The last whole checkpoint is still there. Training is worth more than stopping at once: the
+    // disk may have room again at the next save.
+    save_failed_ = true;
+    progress_->Clear();
+    Warn("step {} is not saved: {}{}", state_.step, error.what(),
+         is_last ? "" : "; training goes on, the next save will try again");
+  }
+}
+
+int TrainRun::Run() {
+  started_ = last_save_ = last_eval_time_ = Clock::now();
+  const auto input = TrainingInput(setup_, trainer_->iteration(), trainer_->stop());
+  const auto stop_asked = [&] {
+    return StopSignalled() ||
+           (setup_.save_seconds > 0 && Seconds(last_save_) >= setup_.save_seconds) ||
+           (setup_.eval_seconds > 0 && Seconds(last_eval_time_) >= setup_.eval_seconds);
+  };
+  bool interrupted = StopSignalled();
+  bool early = false;
+  while (trainer_->iteration() < setup_.total_steps && !interrupted && !early) {
+    const TrainEnd end = trainer_->Train(
+        NextStop(), *input, [this](const StepReport& r) { TakeStep(r); }, stop_asked);
+    interrupted = StopSignalled();
+    if (end.outcome != Outcome::kOk) {
+      progress_->Clear();
+      FlushPoint();
+      const std::string reason =
+          end.outcome == Outcome::kInputFailed ? input->ErrorLine() : end.reason;
+      Fail("training ended at step {}: {}; the last checkpoint ({}) is untouched",
+           end.iteration + 1, reason, saved_ == 0 ? "none yet" : fmt::format("step {}", saved_));
+    }
+    improved_ = false;
+    const Due due = DueAt(trainer_->iteration(), interrupted);
+    if (due.evaluate) Evaluate();
+    early =
+        setup_.options.patience > 0 && state_.evaluations_without_better >= setup_.options.patience;
+    FlushPoint();
+    if (due.save || improved_ || early) Save(trainer_->iteration() == setup_.total_steps);
+    events_->Flush();
+  }
+  return Finish(interrupted && trainer_->iteration() < setup_.total_steps, early);
+}
+
+}  // namespace parax

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "parax/cli/metrics.h"
+#include "parax/cli/progress.h"
+#include "parax/cli/resume.h"
+#include "parax/cli/tensorboard.h"
+#include "parax/cli/train_setup.h"
+
+namespace parax {
+
+// One training run in its run folder: trains, evaluates, saves, logs, stops.
+class TrainRun {
+ public:
+  TrainRun(TrainSetup setup, std::optional<ResumePoint> resume);
+  int Run();  // exit status
+
+ private:
+  struct Due {
+    bool evaluate = false, save = false;
+  };
+
+  void Initialise(std::optional<ResumePoint>& resume);
+  uint64_t NextStop() const;
+  Due DueAt(uint64_t step, bool interrupted);
+  void TakeStep(const StepReport& report);
+  void Evaluate();
+  bool IsBetter(double value) const;
+  void Save(bool is_last);
+  void FlushPoint();
+  int Finish(bool interrupted, bool early);
+  void WriteFinalReport() const;
+  std::filesystem::path Checkpoints() const { return setup_.options.out / "checkpoints"; }
+
+  TrainSetup setup_;
+  RunState state_;
+  MemoryEstimate memory_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<Progress> progress_;
+  std::optional<MetricPoint> point_;  // the newest step's, until its evaluation is in
+  EvalReport last_eval_;
+  uint64_t evaluated_ = 0, saved_ = 0;  // steps
+  bool improved_ = false;               // by the newest evaluation
+  bool save_failed_ = false;
+  Clock::time_point started_, last_save_, last_eval_time_;
+  double seconds_before_ = 0;
+};
+
+// A signal asked the run to stop (the second SIGINT ends the program at once).
+void CatchStopSignals();
+bool StopSignalled();
+
+}  // namespace parax
