@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numbers>
+#include <span>
 
 #include "parax/base/error.h"
 #include "parax/base/philox.h"
@@ -33,6 +35,17 @@ std::map<std::string, Dims> Shapes(const Graph& graph) {
 // Values that one output of a layer's first parameter sums over (PyTorch's fan_in).
 int64_t FanIn(const ParamSpec& weight) { return Product(weight.dims) / weight.dims[0]; }
 
+// Box-Muller on 32-bit draws: both numbers of a pair are used, as large models have 10^8.
+void FillNormal(std::span<float> values, double deviation, RandomStream random) {
+  for (size_t i = 0; i < values.size(); i += 2) {
+    const double u = 1.0 - random.Next() * 0x1p-32;  // (0, 1]: log stays finite
+    const double angle = 2 * std::numbers::pi * 0x1p-32 * random.Next();
+    const double radius = deviation * std::sqrt(-2 * std::log(u));
+    values[i] = static_cast<float>(radius * std::cos(angle));
+    if (i + 1 < values.size()) values[i + 1] = static_cast<float>(radius * std::sin(angle));
+  }
+}
+
 NamedTensor InitParam(const ParamSpec& param, int64_t fan_in, RandomStream random) {
   NamedTensor tensor{param.dims, std::vector<float>(static_cast<size_t>(Product(param.dims)))};
   switch (param.init) {
@@ -45,8 +58,7 @@ NamedTensor InitParam(const ParamSpec& param, int64_t fan_in, RandomStream rando
       // He et al., "Delving deep into rectifiers" (2015), equation 14; groups as PyTorch does.
       const auto fan_out =
           static_cast<double>(Product(param.dims)) / static_cast<double>(param.dims[1]);
-      const double deviation = std::sqrt(2.0 / fan_out);
-      for (float& value : tensor.values) value = static_cast<float>(deviation * random.Normal());
+      FillNormal(tensor.values, std::sqrt(2.0 / fan_out), random);
       break;
     }
     case InitRule::kUniformFanIn: {

@@ -213,7 +213,13 @@ ModelSpec Resolved(ModelSpec spec) {
   return spec;
 }
 
-Graph BuildModel(const ModelSpec& spec) { return Builder(Resolved(spec), Find(spec.name)).Build(); }
+Graph BuildModel(const ModelSpec& spec) {
+  if (spec.classes < 0 || spec.image_size < 0 || spec.channels < 1) {
+    FailUsage("model '{}': {} classes on {} x {} images of {} channels cannot be built", spec.name,
+              spec.classes, spec.image_size, spec.image_size, spec.channels);
+  }
+  return Builder(Resolved(spec), Find(spec.name)).Build();
+}
 
 Preprocessing DefaultPreprocessing(const ModelSpec& spec) {
   const bool cifar = Find(spec.name).block == Block::kCifar;
