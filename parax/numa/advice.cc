@@ -78,9 +78,21 @@ std::string OpenMpBinding() {
   return {};
 }
 
+std::vector<int> PusOf(const Topology& topology, const std::vector<int>& cores) {
+  std::vector<int> pus;
+  for (int core : cores) {
+    const auto& of_core = topology.cores[static_cast<size_t>(core)].pus;
+    pus.insert(pus.end(), of_core.begin(), of_core.end());
+  }
+  return pus;
+}
+
 std::vector<int> AllPus(const Topology& topology) {
   std::vector<int> pus;
-  for (const Core& core : topology.cores) pus.insert(pus.end(), core.pus.begin(), core.pus.end());
+  for (const Domain& domain : topology.domains) {
+    const std::vector<int> of_domain = PusOf(topology, domain.cores);
+    pus.insert(pus.end(), of_domain.begin(), of_domain.end());
+  }
   return pus;
 }
 
@@ -182,6 +194,8 @@ SystemFacts ReadSystemFacts(const Topology& topology, const TopologyOptions& opt
   const fs::path huge_2m = mm / "hugepages/hugepages-2048kB";
   const fs::path huge_1g = mm / "hugepages/hugepages-1048576kB";
   SystemFacts facts;
+  facts.known = topology.this_machine || root != "/";
+  if (!facts.known) return facts;
   facts.isa = Isa();
   facts.transparent_pages = Chosen(SystemText(mm / "transparent_hugepage/enabled"));
   facts.huge_2m_total = SystemNumber(huge_2m / "nr_hugepages");
@@ -199,7 +213,7 @@ SystemFacts ReadSystemFacts(const Topology& topology, const TopologyOptions& opt
 std::vector<Advice> Advise(const Topology& topology, const SystemFacts& facts) {
   std::vector<Advice> advice;
   AdviseOnCpus(topology, facts, advice);
-  AdviseOnMemory(topology, facts, advice);
+  if (facts.known) AdviseOnMemory(topology, facts, advice);
   return advice;
 }
 
@@ -219,18 +233,13 @@ std::vector<std::string> ReportLines(const TopologyReport& report) {
   lines.push_back(fmt::format("found: {}{}", t.cpu_model,
                               t.this_machine ? "" : " (described by HWLOC_*, not this machine)"));
   lines.push_back(fmt::format(
-      "  {}, {}, {}, {} of memory; kernels for {}", Plural(count(t.sockets), "socket"),
+      "  {}, {}, {}, {} of memory{}", Plural(count(t.sockets), "socket"),
       Plural(count(t.machine_cores), "core"), Plural(count(t.machine_pus), "hardware thread"),
-      Bytes(t.memory_bytes), report.facts.isa));
+      Bytes(t.memory_bytes), report.facts.known ? "; kernels for " + report.facts.isa : ""));
   for (const Domain& domain : t.domains) {
-    std::vector<int> pus;
-    for (int core : domain.cores) {
-      const auto& of_core = t.cores[static_cast<size_t>(core)].pus;
-      pus.insert(pus.end(), of_core.begin(), of_core.end());
-    }
     lines.push_back(fmt::format("  NUMA node {}: {} usable (CPUs {}), {}", domain.os_node,
-                                Plural(domain.cores.size(), "core"), CpuList(pus),
-                                Bytes(domain.memory_bytes)));
+                                Plural(domain.cores.size(), "core"),
+                                CpuList(PusOf(t, domain.cores)), Bytes(domain.memory_bytes)));
   }
   for (const std::string& note : t.notes) lines.push_back("  " + note);
 
@@ -254,7 +263,7 @@ std::vector<std::string> ReportLines(const TopologyReport& report) {
   lines.push_back(fmt::format("  memory: up to {}, {}", Bytes(t.memory_limit_bytes),
                               report.facts.mbind_denied ? "placed by first touch (mbind is denied)"
                                                         : "bound to the instance's node"));
-  lines.push_back("  " + PagesLine(report.facts));
+  if (report.facts.known) lines.push_back("  " + PagesLine(report.facts));
   return lines;
 }
 

@@ -11,8 +11,9 @@ namespace parax {
 
 // What the system's settings say about memory and clocks; read below TopologyOptions::root.
 struct SystemFacts {
-  std::string isa;                             // "AVX-512, bf16": of the CPU that runs us
-  std::string transparent_pages;               // "always", "madvise", "never"; "" when unknown
+  bool known = false;             // false for a machine that is only described: all below is empty
+  std::string isa;                // "AVX-512, bf16": of the CPU that runs us
+  std::string transparent_pages;  // "always", "madvise", "never"; "" when unknown
   size_t huge_2m_total = 0, huge_2m_free = 0;  // reserved pages, in pages
   size_t huge_1g_total = 0, huge_1g_free = 0;
   std::string governor;  // of the usable CPUs, "powersave" if any has it; "" when unknown

@@ -131,7 +131,7 @@ bool EnterSeat(const Seat& seat) {
   constexpr unsigned kDenormalsAreZero = 0x0040;
   const auto enter = [&](size_t worker) {
     _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
-    return !seat.bind || BindThread({seat.pus[worker]});
+    return !seat.bind || seat.pus.empty() || BindThread({seat.pus[worker]});
   };
   const int k = std::max(1, static_cast<int>(seat.pus.size()));
   omp_set_dynamic(0);

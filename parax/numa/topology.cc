@@ -186,10 +186,14 @@ std::string CpuList(std::vector<int> pus) {
   std::sort(pus.begin(), pus.end());
   std::string list;
   for (size_t i = 0; i < pus.size();) {
+    const int stride = i + 1 < pus.size() ? pus[i + 1] - pus[i] : 1;
     size_t last = i;
-    while (last + 1 < pus.size() && pus[last + 1] == pus[last] + 1) ++last;
+    while (last + 1 < pus.size() && pus[last + 1] - pus[last] == stride) ++last;
+    if (stride > 1 && last < i + 2) last = i;  // two numbers make no series
     if (!list.empty()) list += ',';
-    list += last == i ? fmt::format("{}", pus[i]) : fmt::format("{}-{}", pus[i], pus[last]);
+    list += fmt::format("{}", pus[i]);
+    if (last > i) list += fmt::format("-{}", pus[last]);
+    if (last > i && stride > 1) list += fmt::format(":{}", stride);
     i = last + 1;
   }
   return list;

@@ -39,7 +39,7 @@ struct Topology {
   bool this_machine = true;        // false: from HWLOC_SYNTHETIC or HWLOC_XMLFILE, nothing is bound
 };
 
-// "0-27,56-83"
+// "0-27,56-83"; "0-54:2" for every second one: as taskset -c reads it.
 std::string CpuList(std::vector<int> pus);
 
 struct TopologyOptions {

@@ -80,6 +80,17 @@ TEST(Arena, TransparentHugePagesAreUsedWhereAllowed) {
   EXPECT_GE(HugeBytesAt(arena.data()), arena.size() / 2);  // the rest when memory is fragmented
 }
 
+TEST(Arena, ReservedHugePagesAreUsedWhileTheyLast) {
+  const size_t free_pages =
+      SystemNumber("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages");
+  if (free_pages < 3) GTEST_SKIP() << "fewer than three 2 MB pages are free on node 0";
+  const Arena first(6 * kMega, {0, true});
+  EXPECT_EQ(first.pages(), PageKind::kHuge2M);
+  EXPECT_TRUE(AllZero(first));
+  const Arena too_large((free_pages + 1) * 2 * kMega, {0, false});
+  EXPECT_NE(too_large.pages(), PageKind::kHuge2M);
+}
+
 TEST(Arena, IsBoundToItsNode) {
   const Arena arena(8 * kMega, {0, false});
   if (!arena.bound()) GTEST_SKIP() << "mbind is denied here";

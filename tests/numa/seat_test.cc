@@ -206,6 +206,8 @@ TEST(EnterSeat, SeatsOfADescribedMachineAreNotBound) {
   std::thread([before] {
     EXPECT_TRUE(EnterSeat({0, 0, {before.back()}, false}));
     EXPECT_EQ(Affinity(), before);
+    EXPECT_TRUE(EnterSeat({0, 0, {}, true}));
+    EXPECT_EQ(Affinity(), before) << "a seat without CPUs leaves the thread where it was";
   }).join();
 }
 

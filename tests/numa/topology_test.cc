@@ -26,6 +26,7 @@ TEST(CpuList, Ranges) {
   EXPECT_EQ(CpuList({}), "");
   EXPECT_EQ(CpuList({3}), "3");
   EXPECT_EQ(CpuList({5, 0, 1, 2, 7, 8}), "0-2,5,7-8");
+  EXPECT_EQ(CpuList({0, 2, 4, 6, 9, 11}), "0-6:2,9,11");
 }
 
 TEST(Topology, ThisMachine) {
