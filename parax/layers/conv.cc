@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "parax/layers/layers.h"
 #include "parax/layers/weighted_internal.h"
 
@@ -13,17 +15,18 @@ constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
 // One convolution at one batch size: what all its primitive descriptors have in common.
 struct Problem {
   ConvOptions options;
-  dnnl::prop_kind kind;
   Dims stride, dilation, padding;
   memory::desc bias;  // empty: none
   memory::desc x, y;
 
   Forward MakeForward(const memory::desc& source, const memory::desc& weights,
                       const memory::desc& target) const {
-    return options.bias ? Forward(OnednnEngine(), kind, kDirect, source, weights, bias, target,
-                                  stride, dilation, padding, padding, UserScratchpad(), true)
-                        : Forward(OnednnEngine(), kind, kDirect, source, weights, target, stride,
-                                  dilation, padding, padding, UserScratchpad(), true);
+    return options.bias ? Forward(OnednnEngine(), dnnl::prop_kind::forward_training, kDirect,
+                                  source, weights, bias, target, stride, dilation, padding, padding,
+                                  UserScratchpad(), true)
+                        : Forward(OnednnEngine(), dnnl::prop_kind::forward_training, kDirect,
+                                  source, weights, target, stride, dilation, padding, padding,
+                                  UserScratchpad(), true);
   }
 
   std::vector<Candidate> ForwardCandidates(const memory::desc& weights) const {
@@ -148,8 +151,6 @@ class ConvLayer final : public Layer {
     const DType type = given.dtype();
     Problem problem;
     problem.options = o_;
-    problem.kind = request.mode == Mode::kTraining ? dnnl::prop_kind::forward_training
-                                                   : dnnl::prop_kind::forward_inference;
     problem.stride = {o_.stride, o_.stride};
     problem.dilation = {o_.dilation - 1, o_.dilation - 1};
     problem.padding = {o_.padding, o_.padding};
@@ -158,14 +159,7 @@ class ConvLayer final : public Layer {
     const memory::desc any = AnyDesc(weight_dims, type);
     problem.x = DescOf(Layout::ChannelsLast(in, type));
     problem.y = DescOf(Layout::ChannelsLast(out, type));
-    if (request.blocked) {  // a blocked input stays; any other is oneDNN's to choose
-      const bool keep = !DescOf(given).get_inner_blks().empty();
-      const auto all = AllImplementations(
-          problem.MakeForward(keep ? DescOf(given) : AnyDesc(in, type), any, AnyDesc(out, type)));
-      if (all.empty()) Fail("{}: no implementation", Describe());
-      problem.x = all[0].src_desc();
-      problem.y = all[0].dst_desc();
-    }
+    if (request.blocked) problem = Blocked(problem, given, request, weight_dims);
     const Forward hint = problem.MakeForward(problem.x, any, problem.y);
 
     WeightedRule rule;
@@ -185,6 +179,35 @@ class ConvLayer final : public Layer {
       return problem.WeightsCandidates(weights, weight_dims, type, hint);
     };
     return rule;
+  }
+
+  // The layouts that oneDNN likes best (a blocked input stays as it is), unless they leave only a
+  // reference implementation for a pass: then channels last after all.
+  static Problem Blocked(const Problem& channels_last, const Layout& given,
+                         const CompileRequest& request, const Dims& weight_dims) {
+    const DType type = given.dtype();
+    const memory::desc any = AnyDesc(weight_dims, type);
+    const bool keep = !DescOf(given).get_inner_blks().empty();
+    const Forward best =
+        channels_last.MakeForward(keep ? DescOf(given) : AnyDesc(given.dims(), type), any,
+                                  AnyDesc(channels_last.y.get_dims(), type));
+    if (!best || best.dst_desc().get_inner_blks().empty()) return channels_last;
+    Problem problem = channels_last;
+    problem.x = best.src_desc();
+    problem.y = best.dst_desc();
+    const Forward hint = problem.MakeForward(problem.x, any, problem.y);
+    const bool training = request.mode == Mode::kTraining;
+    const bool fast = AnyFast(problem.ForwardCandidates(any)) &&
+                      (!training || !request.need_input_grad.at(0) ||
+                       AnyFast(problem.DataCandidates(any, hint))) &&
+                      (!training || !request.need_param_grad ||
+                       AnyFast(problem.WeightsCandidates(any, weight_dims, type, hint)));
+    return fast ? problem : channels_last;
+  }
+
+  static bool AnyFast(const std::vector<Candidate>& candidates) {
+    return std::any_of(candidates.begin(), candidates.end(),
+                       [](const Candidate& c) { return !IsReference(c.name()); });
   }
 
   ConvOptions o_;

@@ -91,7 +91,7 @@ std::shared_ptr<const Kernel> MakeReorder(const Layout& from, const Layout& to) 
   const dnnl::reorder::primitive_desc pd(OnednnEngine(), source, OnednnEngine(), target,
                                          UserScratchpad(), /*allow_empty=*/true);
   if (!pd) Fail("no kernel turns layout {} into {}", from.ToString(), to.ToString());
-  return MakeOnednnKernel(pd, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
+  return MakeOnednnKernel(pd, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}}, kReorderPrefix);
 }
 
 }  // namespace parax

@@ -36,6 +36,8 @@ std::shared_ptr<const Kernel> MakeOnednnKernel(const dnnl::primitive_desc_base& 
                                                std::vector<OnednnArgument> arguments,
                                                const std::string& prefix = "");
 
+inline constexpr char kReorderPrefix[] = "reorder:";
+
 // Arguments of an op as the plan sees them; adds the scratch argument when the kernel wants one.
 CompiledOp MakeOp(OpKind kind, std::shared_ptr<const Kernel> kernel,
                   std::vector<Argument> arguments);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parax/layers/reorder.h"
 #include "parax/layers/weighted_internal.h"
 
 namespace parax {
@@ -31,19 +32,21 @@ const Candidate& Choose(const std::vector<Candidate>& candidates, const std::str
   return candidates.front();
 }
 
-// Builds a CompiledLayer pass by pass.
+bool IsReorder(const std::string& implementation) {
+  return implementation.rfind(kReorderPrefix, 0) == 0;
+}
+
+// Builds a CompiledLayer pass by pass. Where a layout fixed by an earlier plan leaves only a
+// reference implementation, a reorder through a temporary goes round it.
 class Builder {
  public:
   Builder(const WeightedRule& rule, const CompileRequest& request)
-      : rule_(rule), request_(request), training_(request.mode == Mode::kTraining) {}
-
-  bool has_data() const { return training_ && request_.need_input_grad.at(0); }
-  bool has_weights() const { return training_ && request_.need_param_grad; }
+      : rule_(rule), request_(request) {}
 
   // Candidates against every packed form an earlier plan fixed, in their order.
   std::vector<Candidate> AgainstForms(const CandidateMaker& maker) const {
+    if (request_.fixed_forms.empty()) return maker(Any());
     std::vector<Candidate> all;
-    if (request_.fixed_forms.empty()) return maker(AnyDesc(rule_.weight_dims, rule_.dtype));
     for (const ParamFormSpec& form : request_.fixed_forms) {
       if (form.param != 0) continue;
       const std::vector<Candidate> some = maker(DescOf(form.layout));
@@ -52,41 +55,24 @@ class Builder {
     return all;
   }
 
-  std::vector<Candidate> Weights() const {
-    return rule_.backward_weights(request_.fixed_grads.empty()
-                                      ? AnyDesc(rule_.weight_dims, rule_.dtype)
-                                      : DescOf(request_.fixed_grads.at(0)));
+  std::vector<Candidate> AgainstGrad() const {
+    return rule_.backward_weights(
+        request_.fixed_grads.empty() ? Any() : DescOf(request_.fixed_grads.at(0)));
   }
+
+  dnnl::memory::desc Any() const { return AnyDesc(rule_.weight_dims, rule_.dtype); }
 
   CompiledLayer Build() {
     result_.inputs = {LayoutOf(rule_.input)};
     result_.output = LayoutOf(rule_.output);
     result_.forms = request_.fixed_forms;
     result_.grads = request_.fixed_grads;
-
-    const Candidate forward = Choose(AgainstForms(rule_.forward), Wanted(request_, 0), rule_.what);
-    std::vector<Argument> arguments = {{Role::kInput},
-                                       {Role::kParamForm, Form(0, forward.weights)}};
-    if (rule_.bias > 0) arguments.push_back({Role::kParamForm, Form(1, BiasDesc())});
-    arguments.push_back({Role::kOutput, 0, true});
-    Add(result_.forward, OpKind::kForward, forward, arguments);
-
-    if (has_data()) {
-      const Candidate data = Choose(AgainstForms(rule_.backward_data), Wanted(request_, 1),
-                                    rule_.what + " backward data");
-      Add(result_.backward, OpKind::kBackwardData, data,
-          {{Role::kOutputGrad},
-           {Role::kParamForm, Form(0, data.weights)},
-           {Role::kInputGrad, 0, true}});
-    }
-    if (has_weights()) {
-      const Candidate weights =
-          Choose(Weights(), Wanted(request_, has_data() ? 2 : 1), rule_.what + " backward weights");
-      arguments = {{Role::kInput}, {Role::kOutputGrad}, {Role::kParamGrad, 0, true}};
-      if (rule_.bias > 0) arguments.push_back({Role::kParamGrad, 1, true});
-      Add(result_.backward, OpKind::kBackwardWeights, weights, arguments);
-      if (result_.grads.empty()) result_.grads = {LayoutOf(weights.weights)};
-    }
+    const bool training = request_.mode == Mode::kTraining;
+    AddReader(result_.forward, OpKind::kForward, rule_.forward, Role::kInput, Role::kOutput);
+    if (training && request_.need_input_grad.at(0))
+      AddReader(result_.backward, OpKind::kBackwardData, rule_.backward_data, Role::kOutputGrad,
+                Role::kInputGrad);
+    if (training && request_.need_param_grad) AddWeights();
     // Without a gradient kernel the master copy may as well be canonical.
     if (result_.grads.empty()) result_.grads = {Layout::Plain(rule_.weight_dims, rule_.dtype)};
     if (rule_.bias > 0 && result_.grads.size() == 1) result_.grads.push_back(LayoutOf(BiasDesc()));
@@ -94,7 +80,65 @@ class Builder {
   }
 
  private:
+  std::string WantedNext(size_t ahead = 0) const {
+    return Wanted(request_, result_.forward.size() + result_.backward.size() + ahead);
+  }
+
   dnnl::memory::desc BiasDesc() const { return DescOf(Layout::Plain({rule_.bias}, rule_.dtype)); }
+
+  // A pass that reads the weights: forward, backward data.
+  void AddReader(std::vector<CompiledOp>& ops, OpKind kind, const CandidateMaker& maker, Role from,
+                 Role to) {
+    std::vector<Candidate> candidates = AgainstForms(maker);
+    bool detour = IsReorder(WantedNext());
+    if (!detour && WantedNext().empty() && OnlyReference(candidates))
+      detour = !OnlyReference(maker(Any()));
+    if (detour) candidates = maker(Any());
+    const Candidate chosen = Choose(candidates, WantedNext(detour ? 1 : 0), rule_.what);
+    Argument weights{Role::kParamForm};
+    if (detour) {
+      weights = NewTemp(chosen.weights);
+      AddReorder(ops, kind, request_.fixed_forms.at(0).layout, {Role::kParamForm},
+                 LayoutOf(chosen.weights), weights);
+      weights.write = false;
+    } else {
+      weights.index = Form(0, chosen.weights);
+    }
+    std::vector<Argument> arguments = {{from}, weights};
+    if (rule_.bias > 0 && kind == OpKind::kForward)
+      arguments.push_back({Role::kParamForm, Form(1, BiasDesc())});
+    arguments.push_back({to, 0, true});
+    Add(ops, kind, chosen, arguments);
+  }
+
+  void AddWeights() {
+    std::vector<Candidate> candidates = AgainstGrad();
+    bool detour = IsReorder(WantedNext(1));
+    if (!detour && WantedNext().empty() && OnlyReference(candidates))
+      detour = !OnlyReference(rule_.backward_weights(Any()));
+    if (detour) candidates = rule_.backward_weights(Any());
+    const Candidate chosen = Choose(candidates, WantedNext(), rule_.what + " backward weights");
+    const Argument grad{Role::kParamGrad, 0, true};
+    Argument written = detour ? NewTemp(chosen.weights) : grad;
+    std::vector<Argument> arguments = {{Role::kInput}, {Role::kOutputGrad}, written};
+    if (rule_.bias > 0) arguments.push_back({Role::kParamGrad, 1, true});
+    Add(result_.backward, OpKind::kBackwardWeights, chosen, arguments);
+    if (result_.grads.empty()) result_.grads = {LayoutOf(chosen.weights)};
+    if (!detour) return;
+    written.write = false;
+    AddReorder(result_.backward, OpKind::kBackwardWeights, LayoutOf(chosen.weights), written,
+               result_.grads[0], grad);
+  }
+
+  static bool OnlyReference(const std::vector<Candidate>& candidates) {
+    return std::all_of(candidates.begin(), candidates.end(),
+                       [](const Candidate& c) { return IsReference(c.name()); });
+  }
+
+  Argument NewTemp(const dnnl::memory::desc& desc) {
+    result_.temps.push_back(desc.get_size());
+    return {Role::kTemp, static_cast<int>(result_.temps.size()) - 1, true};
+  }
 
   // Passes that read the same layout share one packed form.
   int Form(int param, const dnnl::memory::desc& desc) {
@@ -110,18 +154,22 @@ class Builder {
 
   void Add(std::vector<CompiledOp>& ops, OpKind kind, const Candidate& candidate,
            std::vector<Argument> arguments) const {
-    CompiledOp op =
-        MakeOp(kind, MakeOnednnKernel(candidate.pd, candidate.arguments, candidate.prefix),
-               std::move(arguments));
-    op.flops = rule_.flops;
+    ops.push_back(MakeOp(kind,
+                         MakeOnednnKernel(candidate.pd, candidate.arguments, candidate.prefix),
+                         std::move(arguments)));
+    ops.back().flops = rule_.flops;
     for (const OnednnArgument& argument : candidate.arguments)
-      op.bytes += static_cast<double>(argument.desc.get_size());
-    ops.push_back(std::move(op));
+      ops.back().bytes += static_cast<double>(argument.desc.get_size());
+  }
+
+  static void AddReorder(std::vector<CompiledOp>& ops, OpKind kind, const Layout& from,
+                         const Argument& source, const Layout& to, const Argument& target) {
+    ops.push_back(MakeOp(kind, MakeReorder(from, to), {source, target}));
+    ops.back().bytes = static_cast<double>(from.bytes() + to.bytes());
   }
 
   const WeightedRule& rule_;
   const CompileRequest& request_;
-  const bool training_;
   CompiledLayer result_;
 };
 
@@ -133,11 +181,20 @@ CompiledLayer CompileWeighted(const WeightedRule& rule, const CompileRequest& re
 
 std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const CompileRequest& request,
                                             int op) {
-  const Builder builder(rule, request);
-  if (op == 0) return Names(builder.AgainstForms(rule.forward));
-  if (op == 1 && builder.has_data()) return Names(builder.AgainstForms(rule.backward_data));
-  if (op == (builder.has_data() ? 2 : 1) && builder.has_weights()) return Names(builder.Weights());
-  Fail("{} has no op {}", rule.what, op);
+  Builder builder(rule, request);
+  const CompiledLayer layer = builder.Build();
+  std::vector<CompiledOp> ops = layer.forward;
+  ops.insert(ops.end(), layer.backward.begin(), layer.backward.end());
+  const CompiledOp& wanted = ops.at(static_cast<size_t>(op));
+  if (IsReorder(wanted.kernel->implementation())) return {wanted.kernel->implementation()};
+  const bool detour = std::any_of(wanted.arguments.begin(), wanted.arguments.end(),
+                                  [](const Argument& a) { return a.role == Role::kTemp; });
+  const CandidateMaker& maker = wanted.kind == OpKind::kForward        ? rule.forward
+                                : wanted.kind == OpKind::kBackwardData ? rule.backward_data
+                                                                       : rule.backward_weights;
+  if (detour) return Names(maker(builder.Any()));
+  return Names(wanted.kind == OpKind::kBackwardWeights ? builder.AgainstGrad()
+                                                       : builder.AgainstForms(maker));
 }
 
 void AddMatmulWeightGradients(int64_t pixels, int64_t inputs, int64_t outputs, DType type,
