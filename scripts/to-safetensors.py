@@ -94,8 +94,14 @@ def main():
                         help="default: the input's name with .safetensors")
     args = parser.parse_args()
     output = args.output or args.input.with_suffix(".safetensors")
-    tensors = without_prefixes(state_dict_in(
-        torch.load(args.input, map_location="cpu", weights_only=True)))
+    try:
+        content = torch.load(args.input, map_location="cpu", weights_only=True)
+    except OSError as error:
+        sys.exit(f"to-safetensors: {args.input} cannot be read: {error.strerror}")
+    except Exception:  # torch raises a dozen kinds, each with advice over many lines
+        sys.exit(f"to-safetensors: {args.input} is no PyTorch file, or holds Python objects other "
+                 "than tensors, which are never loaded: they could run code")
+    tensors = without_prefixes(state_dict_in(content))
     write(output, tensors)
     print(f"{output}: {len(tensors)} tensors, {sum(t.numel() for t in tensors.values()):,} values")
 
