@@ -69,7 +69,7 @@ size_t Control::Bind(const Layout& layout, size_t leaves, std::byte* base) {
   leaf = Take<LeafWords>(at, 2 * leaves);
   published = Take<std::atomic<uint64_t>>(at, leaves * published_row);
   reduced = Take<Counter>(at, 1);
-  moments_arrived = Take<Counter>(at, 1);
+  moments_arrived = Take<Counter>(at, 2);
   moments_done = Take<Sequence>(at, 1);
   record = Take<RecordWords>(at, kRecords);
   gradient_squares = Take<double>(at, layout.chunks.size());
@@ -98,7 +98,9 @@ void Control::Reset(const Layout& layout, size_t leaves, uint64_t iteration) {
     std::construct_at(published + i, iteration);
   }
   Construct(reduced, 1, iteration * buckets);
-  Construct(moments_arrived, 1, iteration * leaves);
+  const uint64_t next = iteration + 1;  // nothing of it is there yet
+  Construct(moments_arrived + iteration % 2, 1, MomentArrivals(iteration, leaves));
+  Construct(moments_arrived + next % 2, 1, MomentArrivals(next, leaves) - leaves);
   Construct(moments_done, 1);
   moments_done->Publish(iteration);
   Construct(record, kRecords);

@@ -56,6 +56,10 @@ struct Control {
 
   // Sets the pointers for a block at `base`; returns the block's size (also for a null base).
   size_t Bind(const Layout& layout, size_t leaves, std::byte* base);
+  // Value of moments_arrived when all leaves' moments of `iteration` are there.
+  static uint64_t MomentArrivals(uint64_t iteration, size_t leaves) {
+    return leaves * ((iteration + 1) / 2);
+  }
   // Constructs every word as it stands when `iteration` updates are in.
   void Reset(const Layout& layout, size_t leaves, uint64_t iteration);
 
@@ -75,8 +79,8 @@ struct Control {
   LeafWords* leaf = nullptr;                   // [leaf][2]
   std::atomic<uint64_t>* published = nullptr;  // rows of published_row: iteration, a bucket
   // Of the server.
-  Counter* reduced = nullptr;  // buckets reduced (commit)
-  Counter* moments_arrived = nullptr;
+  Counter* reduced = nullptr;          // buckets reduced (commit)
+  Counter* moments_arrived = nullptr;  // [iteration % 2]: leaves * iterations of that parity
   Sequence* moments_done = nullptr;
   RecordWords* record = nullptr;       // [iteration % kRecords]
   double* gradient_squares = nullptr;  // a chunk: of the mean gradient

@@ -43,8 +43,8 @@ Outcome GradientServer::Impl::RunReady(Leaf& leaf, bool& ran) {
 
 // A ticket's number tells iteration and slice, so a stale look at `work` can claim nothing wrong:
 // the number is good only if its iteration is open. Whoever takes the last ticket of an iteration
-// clears the bit before running the slice, and the next iteration cannot open before that slice is
-// done: setting and clearing never cross.
+// clears the bit before running the slice, and the task cannot open for the next iteration before
+// that slice is done: setting and clearing never cross.
 bool GradientServer::Impl::Claim(int task, uint32_t owner, uint64_t& iteration, uint32_t& slice) {
   const Layout::Share share = layout.tasks[task].shares[owner];
   std::atomic<uint64_t>& ticket = control.ticket[task * layout.owners + owner].n;
@@ -66,7 +66,7 @@ bool GradientServer::Impl::Claim(int task, uint32_t owner, uint64_t& iteration, 
 // Whoever finishes the last slice of a task goes on with what follows from it.
 Outcome GradientServer::Impl::Finish(int task, uint64_t iteration) {
   const Layout::Task& t = layout.tasks[task];
-  const uint64_t done = control.done[task].n.fetch_add(1, std::memory_order_acq_rel) + 1;
+  const uint64_t done = control.done[task].n.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (done != iteration * t.slices) return Outcome::kOk;
   switch (t.kind) {
     case TaskKind::kReduce: {
@@ -86,6 +86,7 @@ Outcome GradientServer::Impl::Finish(int task, uint64_t iteration) {
       break;
     case TaskKind::kMoments:
       control.moments_done->Publish(iteration);
+      OpenMoments(iteration + 1);
       break;
   }
   RingAll();
@@ -94,6 +95,10 @@ Outcome GradientServer::Impl::Finish(int task, uint64_t iteration) {
 
 void GradientServer::Impl::Open(int task, uint64_t iteration) {
   control.opened[task].n.store(iteration, std::memory_order_release);
+  SetWork(task);
+}
+
+void GradientServer::Impl::SetWork(int task) {
   for (uint32_t o = 0; o < layout.owners; ++o) {
     if (layout.tasks[task].shares[o].count == 0) continue;
     control.work[o * control.work_row + task / 64].fetch_or(uint64_t{1} << task % 64,
@@ -119,6 +124,22 @@ void GradientServer::Impl::OpenBucket(int bucket, uint64_t iteration) {
   words.inverse_weight = weight > 0 ? static_cast<float>(1 / weight) : 0;
   words.rate = control.leaf[iteration % 2].rate;
   Open(layout.FirstTask(bucket), iteration);
+  RingAll();
+}
+
+// Unlike a bucket's, the moments of an iteration may all be there before those of the one before
+// are pooled: nobody's forward pass waits for them. So arrivals count by parity (a leaf comes to
+// iteration + 2 only when `iteration` is pooled), the last to arrive and the last to pool both look
+// whether the next may open, and one of them wins the exchange.
+void GradientServer::Impl::OpenMoments(uint64_t iteration) {
+  const int task = layout.MomentTask();
+  const uint64_t arrived = control.moments_arrived[iteration % 2].n.load(std::memory_order_seq_cst);
+  const uint64_t done = control.done[task].n.load(std::memory_order_seq_cst);
+  if (arrived < Control::MomentArrivals(iteration, leaves.size())) return;
+  if (done < (iteration - 1) * layout.tasks[task].slices) return;
+  uint64_t before = iteration - 1;
+  if (!control.opened[task].n.compare_exchange_strong(before, iteration)) return;
+  SetWork(task);
   RingAll();
 }
 
@@ -262,11 +283,8 @@ void GradientServer::PublishMoments(int leaf, int micro_batches) {
   const uint64_t iteration = impl_->leaves[leaf].iteration;
   Control& control = impl_->control;
   control.leaf[2 * leaf + iteration % 2].micro_batches = micro_batches;
-  const uint64_t all = iteration * impl_->leaves.size();
-  if (control.moments_arrived->n.fetch_add(1, std::memory_order_acq_rel) + 1 == all) {
-    impl_->Open(impl_->layout.MomentTask(), iteration);
-    impl_->RingAll();
-  }
+  control.moments_arrived[iteration % 2].n.fetch_add(1, std::memory_order_seq_cst);
+  impl_->OpenMoments(iteration);
 }
 
 Outcome GradientServer::Help(int leaf) {

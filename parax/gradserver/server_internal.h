@@ -50,8 +50,10 @@ struct GradientServer::Impl {
   bool Claim(int task, uint32_t owner, uint64_t& iteration, uint32_t& slice);
   Outcome Finish(int task, uint64_t iteration);
   void Open(int task, uint64_t iteration);
+  void SetWork(int task);
   void RingAll();
   void OpenBucket(int bucket, uint64_t iteration);
+  void OpenMoments(uint64_t iteration);
   Outcome Commit(uint64_t iteration);
   // Helps, then sleeps, until the sequence reaches n.
   Outcome Await(Leaf& leaf, const Sequence& sequence, uint64_t n, WaitName name, int bucket = -1);
