@@ -22,7 +22,8 @@ Pixel At(const Image& image, int x, int y) {
 Image MustDecode(const std::string& file) {
   Decoder decoder;
   Image image;
-  EXPECT_EQ(decoder.Decode(Bytes(file), {}, image), "");
+  const std::string why = decoder.Decode(Bytes(file), {}, image);
+  if (!why.empty()) throw std::runtime_error(why);
   return image;
 }
 
@@ -136,6 +137,7 @@ TEST(Image, CmykAndYcckAreAdobesInverted) {
 TEST(ImageGolden, DecodesAsPil) {
   const std::string folder = std::string(PARAX_SOURCE_DIR) + "/tests/data/golden/";
   const auto index = nlohmann::json::parse(std::ifstream(folder + "index.json"));
+  ASSERT_EQ(index["decode"].size(), 4u);
   for (const std::string name : index["decode"]) {
     const Image ours = MustDecode(ReadFile(folder + name + ".jpg"));
     const Image pil = MustDecode(ReadFile(folder + name + ".png"));
@@ -167,6 +169,12 @@ TEST(Image, EveryTruncationIsReportedAndTheDecoderGoesOn) {
     EXPECT_EQ(decoder.Verify(Bytes(file)), "");
     EXPECT_NE(decoder.Verify(Bytes(file.substr(0, file.size() / 2))), "");
   }
+}
+
+TEST(Image, MissingDataIsReportedAlsoWhenTheEndMarkerIsThere) {
+  const std::string file = WriteJpeg(MakePicture(40, 33));
+  EXPECT_NE(WhyNot(file.substr(0, file.size() - 200) + "\xff\xd9"), "");
+  EXPECT_EQ(WhyNot(file + "bytes behind the end"), "");
 }
 
 TEST(Image, ReadNeedsAnOpenFile) {

@@ -62,8 +62,8 @@ for kind, step, factor in [("brightness", F.adjust_brightness, 1.3), ("brightnes
     step(source, factor).save(out / file)
     jitter.append({"kind": kind, "factor": factor, "file": file})
 
-# Evaluation: short side 40, centre 32.
-transforms.Compose([transforms.Resize(40), transforms.CenterCrop(32)])(source).save(out / "eval.png")
+# Evaluation: short side 40, centre 33 (the crop's corner is rounded).
+transforms.Compose([transforms.Resize(40), transforms.CenterCrop(33)])(source).save(out / "eval.png")
 
 (out / "index.json").write_text(json.dumps(
     {"resize": cases, "decode": decoded, "jitter": jitter}, indent=1) + "\n")

@@ -50,7 +50,9 @@ std::vector<float> Apply(const TransformOptions& options, const Image& image, ui
 
 TEST(ResizeGolden, WithinTwoOfPil) {
   const Image source = Load("source.png");
-  for (const auto& entry : GoldenIndex()["resize"]) {
+  const auto index = GoldenIndex();
+  ASSERT_EQ(index["resize"].size(), 12u);
+  for (const auto& entry : index["resize"]) {
     const Image expected = Load(entry["file"]);
     ResizeJob job;
     job.x0 = entry["box"][0];
@@ -146,7 +148,7 @@ TEST(Resize, FlatStaysFlat) {
 }
 
 TEST(TransformGolden, EvaluatesAsTorchvision) {
-  TransformOptions options = Plain(32);
+  TransformOptions options = Plain(33);
   options.eval_resize = 40;
   const Image expected = Load("eval.png");
   const std::vector<float> out = Apply(options, Load("source.png"));
@@ -154,7 +156,9 @@ TEST(TransformGolden, EvaluatesAsTorchvision) {
 }
 
 TEST(TransformGolden, JittersAsTorchvision) {
-  for (const auto& entry : GoldenIndex()["jitter"]) {
+  const auto index = GoldenIndex();
+  ASSERT_EQ(index["jitter"].size(), 8u);
+  for (const auto& entry : index["jitter"]) {
     Image image = Load("source.png");
     const Image expected = Load(entry["file"]);
     Jitter jitter;
@@ -164,8 +168,9 @@ TEST(TransformGolden, JittersAsTorchvision) {
     if (entry["kind"] == "saturation") jitter.saturation = factor;
     if (entry["kind"] == "hue") jitter.hue = factor;
     ApplyJitter(jitter, image.pixels.data(), 97 * 71);
-    // PIL keeps hue in 8 bits: up to 6 * 255 / 256 / 2 off each way.
-    const int allowed = entry["kind"] == "hue" ? 8 : 1;
+    // PIL truncates hue to 8 bits on the way there and the shift too, each worth six levels of a
+    // fully saturated pixel, and saturation and the result, one level each.
+    const int allowed = entry["kind"] == "hue" ? 14 : 1;
     EXPECT_LE(MaxDifference(image.pixels.data(), expected.pixels.data(), 97 * 71 * 3), allowed)
         << entry;
   }
@@ -256,8 +261,9 @@ TEST(Transform, PartialDecodingIsExactAndScaledDecodingClose) {
   Decoder decoder;
   ASSERT_EQ(decoder.Decode(Bytes(file), {}, whole), "");
   for (bool train : {true, false}) {
-    TransformOptions options = Plain(64);
-    options.eval_resize = 72;
+    TransformOptions options = Plain(24);  // small: the filter reaches far beyond the window
+    options.eval_resize = 36;
+    options.interpolation = train ? Interpolation::kBilinear : Interpolation::kBicubic;
     options.train = train;
     options.flip = 0.5;
     TransformOptions unscaled = options;
