@@ -169,7 +169,7 @@ Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext&
         wiring_.stop->Fail(Outcome::kKernelFailed, "write past the end of a buffer by op", i);
         return Outcome::kKernelFailed;
       }
-      FillDead(offset, bytes);
+      if (i + 1 < static_cast<int>(bound.ops.size())) FillDead(offset, bytes);  // results stay
     }
     if (last) {
       for (const int bucket : op.publish) wiring_.server->Publish(wiring_.leaf, bucket);

@@ -53,22 +53,22 @@ struct Norm {
   double epsilon = 0;
   bool relu = false;
 
-  // Scratch of a pass, in floats: three coefficient rows, then for each piece of images two rows of
+  // Scratch of a pass, in floats: four coefficient rows, then for each piece of images two rows of
   // double sums and two of float partial sums.
   size_t row() const { return (static_cast<size_t>(shape.padded()) + 15) / 16 * 16; }
   int64_t pieces() const { return std::min<int64_t>(threads, shape.images); }
   size_t scratch_bytes() const {
-    return (3 + 6 * static_cast<size_t>(pieces())) * row() * sizeof(float);
+    return (4 + 6 * static_cast<size_t>(pieces())) * row() * sizeof(float);
   }
   float* coefficients(float* scratch, int i) const {
     return scratch + static_cast<size_t>(i) * row();
   }
   double* sums(float* scratch, int64_t piece, int i) const {
-    float* base = scratch + (3 + 6 * static_cast<size_t>(piece)) * row();
+    float* base = scratch + (4 + 6 * static_cast<size_t>(piece)) * row();
     return reinterpret_cast<double*>(base) + static_cast<size_t>(i) * row();
   }
   float* partial(float* scratch, int64_t piece, int i) const {
-    return scratch + (3 + 6 * static_cast<size_t>(piece) + 4 + static_cast<size_t>(i)) * row();
+    return scratch + (4 + 6 * static_cast<size_t>(piece) + 4 + static_cast<size_t>(i)) * row();
   }
 
   // work(piece, first image, last image) on the instance's threads; the cut depends on their number
@@ -97,7 +97,7 @@ struct Norm {
 
   void Statistics(const float* x, float* mean, float* variance, float* scratch) const {
     const auto channels = static_cast<size_t>(shape.channels);
-    float* padded_mean = coefficients(scratch, 2);
+    float* padded_mean = coefficients(scratch, 3);
     std::fill_n(padded_mean, row(), 0.0f);
     const double* sum = Sum(scratch, 1, [&](int64_t piece, int64_t begin, int64_t end) {
       NormSum(isa, shape, x, begin, end, sums(scratch, piece, 0), partial(scratch, piece, 0));
@@ -116,14 +116,16 @@ struct Norm {
              const float* variance, float* y, float* scratch) const {
     float* scale = coefficients(scratch, 0);
     float* shift = coefficients(scratch, 1);
-    std::fill_n(scale, 2 * row(), 0.0f);
+    float* centre = coefficients(scratch, 3);
+    std::fill_n(scale, 4 * row(), 0.0f);
     for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c) {
-      const double s = weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon);
-      scale[c] = static_cast<float>(s);
-      shift[c] = static_cast<float>(bias[c] - mean[c] * s);
+      scale[c] =
+          static_cast<float>(weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon));
+      shift[c] = bias[c];
+      centre[c] = mean[c];
     }
     ForImages([&](int64_t, int64_t begin, int64_t end) {
-      NormApply(isa, shape, x, scale, shift, relu, begin, end, y);
+      NormApply(isa, shape, x, centre, scale, shift, relu, begin, end, y);
     });
   }
 
@@ -135,12 +137,13 @@ struct Norm {
     float* a = coefficients(scratch, 0);
     float* b = coefficients(scratch, 1);
     float* c = coefficients(scratch, 2);
+    float* centre = coefficients(scratch, 3);
+    std::fill_n(centre, row(), 0.0f);
+    std::copy_n(mean, channels, centre);
     const double* sum = sums(scratch, 0, 0);
     if (dweight != nullptr || !fixed) {
-      std::fill_n(a, row(), 0.0f);
-      std::copy_n(mean, channels, a);
       sum = Sum(scratch, 2, [&](int64_t piece, int64_t begin, int64_t end) {
-        NormGradientSums(isa, shape, x, y, dy, a, begin, end, sums(scratch, piece, 0),
+        NormGradientSums(isa, shape, x, y, dy, centre, begin, end, sums(scratch, piece, 0),
                          sums(scratch, piece, 1), partial(scratch, piece, 0),
                          partial(scratch, piece, 1));
       });
@@ -156,13 +159,12 @@ struct Norm {
       }
       if (fixed) continue;
       // dx = scale (dy - mean(dy) - xhat mean(dy xhat)), with xhat = (x - mean) inverse.
-      const double slope = -scale * sum[row() + i] * inverse * inverse / shape.values();
-      b[i] = static_cast<float>(slope);
-      c[i] = static_cast<float>(-scale * sum[i] / shape.values() - slope * mean[i]);
+      b[i] = static_cast<float>(-scale * sum[row() + i] * inverse * inverse / shape.values());
+      c[i] = static_cast<float>(-scale * sum[i] / shape.values());
     }
     if (dx == nullptr) return;
     ForImages([&](int64_t, int64_t begin, int64_t end) {
-      NormInputGradient(isa, shape, x, y, dy, a, b, c, begin, end, dx);
+      NormInputGradient(isa, shape, x, y, dy, centre, a, b, c, begin, end, dx);
     });
   }
 };

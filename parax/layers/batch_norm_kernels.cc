@@ -66,8 +66,8 @@ void NormSumSquares(Isa isa, const NormShape& s, const float* __restrict x,
   });
 }
 
-void NormApply(Isa isa, const NormShape& s, const float* x, const float* scale, const float* shift,
-               bool relu, int64_t begin, int64_t end, float* y) {
+void NormApply(Isa isa, const NormShape& s, const float* x, const float* mean, const float* scale,
+               const float* bias, bool relu, int64_t begin, int64_t end, float* y) {
   RunAtIsa(isa, [=]() PARAX_INLINE {
     const float floor = relu ? 0.0f : -__builtin_inff();
     ForPanels(s, begin, end, [=](int64_t at, int64_t channel) PARAX_INLINE {
@@ -75,7 +75,7 @@ void NormApply(Isa isa, const NormShape& s, const float* x, const float* scale, 
         const float* __restrict in = x + at + r * s.width;
         float* __restrict out = y + at + r * s.width;
         for (int64_t c = 0; c < s.width; ++c) {
-          const float v = in[c] * scale[channel + c] + shift[channel + c];
+          const float v = (in[c] - mean[channel + c]) * scale[channel + c] + bias[channel + c];
           out[c] = v < floor ? floor : v;  // NaN stays NaN
         }
       }
@@ -115,12 +115,13 @@ void NormGradientSums(Isa isa, const NormShape& s, const float* __restrict x,
 }
 
 void NormInputGradient(Isa isa, const NormShape& s, const float* x, const float* y, const float* dy,
-                       const float* a, const float* b, const float* c, int64_t begin, int64_t end,
-                       float* dx) {
+                       const float* mean, const float* a, const float* b, const float* c,
+                       int64_t begin, int64_t end, float* dx) {
   const bool masked = y != nullptr;
   const float* mask = masked ? y : dy;
   RunAtIsa(isa, [=]() PARAX_INLINE {
     ForPanels(s, begin, end, [=](int64_t at, int64_t channel) PARAX_INLINE {
+      const float* __restrict m0 = mean + channel;
       const float* __restrict a0 = a + channel;
       const float* __restrict b0 = b + channel;
       const float* __restrict c0 = c + channel;
@@ -128,7 +129,7 @@ void NormInputGradient(Isa isa, const NormShape& s, const float* x, const float*
         const int64_t i = at + r * s.width;
         for (int64_t k = 0; k < s.width; ++k) {
           const float g = !masked || mask[i + k] > 0.0f ? dy[i + k] : 0.0f;
-          dx[i + k] = g * a0[k] + (x[i + k] * b0[k] + c0[k]);
+          dx[i + k] = g * a0[k] + ((x[i + k] - m0[k]) * b0[k] + c0[k]);
         }
       }
     });

@@ -25,18 +25,20 @@ void NormSum(Isa isa, const NormShape& shape, const float* x, int64_t begin, int
 // Sums of (x - mean)^2: no cancellation, however large the mean.
 void NormSumSquares(Isa isa, const NormShape& shape, const float* x, const float* mean,
                     int64_t begin, int64_t end, double* sum, float* partial);
-// y = x * scale + shift, max with 0 when `relu`.
-void NormApply(Isa isa, const NormShape& shape, const float* x, const float* scale,
-               const float* shift, bool relu, int64_t begin, int64_t end, float* y);
+// y = (x - mean) * scale + bias, max with 0 when `relu`. Not x * scale + shift: that cancels where
+// the mean is large against the deviation.
+void NormApply(Isa isa, const NormShape& shape, const float* x, const float* mean,
+               const float* scale, const float* bias, bool relu, int64_t begin, int64_t end,
+               float* y);
 
 // Gradients. `y`: the output whose zeros mask dy (relu), or null.
 // Sums of dy and of dy * (x - mean) into sum_dy and sum_dyx.
 void NormGradientSums(Isa isa, const NormShape& shape, const float* x, const float* y,
                       const float* dy, const float* mean, int64_t begin, int64_t end,
                       double* sum_dy, double* sum_dyx, float* partial, float* partial_x);
-// dx = dy * a + x * b + c, a channel at a time.
+// dx = dy * a + (x - mean) * b + c, a channel at a time.
 void NormInputGradient(Isa isa, const NormShape& shape, const float* x, const float* y,
-                       const float* dy, const float* a, const float* b, const float* c,
-                       int64_t begin, int64_t end, float* dx);
+                       const float* dy, const float* mean, const float* a, const float* b,
+                       const float* c, int64_t begin, int64_t end, float* dx);
 
 }  // namespace parax
