@@ -1,0 +1,319 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+#include "parax/base/error.h"
+#include "parax/cli/flags_internal.h"
+
+namespace parax {
+namespace {
+
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+template <typename T>
+T ParseNumber(const std::string& text, const std::string& name) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  bool right = error == std::errc() && end == text.data() + text.size();
+  if constexpr (std::is_floating_point_v<T>) right = right && std::isfinite(value);
+  if (!right) {
+    FailUsage("--{} is '{}'; it must be {}", name, text,
+              std::is_floating_point_v<T> ? "a number, such as 0.1"
+              : std::is_signed_v<T>       ? "a whole number"
+                                          : "a whole number, 0 or more");
+  }
+  return value;
+}
+
+template <typename T>
+T Parse(const std::string& text, const std::string& name) {
+  if constexpr (std::is_same_v<T, Span>) {
+    return ParseSpan(text, name);
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return ParseNumber<T>(text, name);
+  } else {
+    return T(text);
+  }
+}
+
+std::string Quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+std::string Text(const Span& span) {
+  static constexpr const char* kUnits[] = {"", "ep", "%", "s"};
+  return Quote(fmt::format("{}{}", span.value, kUnits[static_cast<int>(span.unit)]));
+}
+std::string Text(const std::string& text) { return Quote(text); }
+std::string Text(const std::filesystem::path& path) { return Quote(path.string()); }
+std::string Text(bool value) { return value ? "true" : "false"; }
+template <typename T>
+requires std::is_arithmetic_v<T> std::string Text(T value) { return fmt::format("{}", value); }
+template <typename T>
+std::string Text(const std::vector<T>& values) {
+  std::vector<std::string> parts;
+  for (const T& value : values) parts.push_back(Text(value));
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+// A flag for a member of Options, whatever its type. `names`: "batch,b,batch-size".
+template <typename T>
+Flag For(const std::string& names, T Options::*member, unsigned commands, const char* group,
+         std::string value, std::string help) {
+  Flag flag;
+  for (size_t at = 0; at <= names.size();) {
+    const size_t comma = std::min(names.find(',', at), names.size());
+    flag.names.push_back(names.substr(at, comma - at));
+    at = comma + 1;
+  }
+  const std::string name = flag.names[0];
+  flag.commands = commands;
+  flag.group = group;
+  flag.value = std::move(value);
+  flag.help = std::move(help);
+  flag.list = IsVector<T>::value;
+  flag.set = [member, name](Options& o, const std::vector<std::string>& values) {
+    T& target = o.*member;
+    if constexpr (std::is_same_v<T, bool>) {
+      if (values.at(0) != "true" && values.at(0) != "false") {
+        FailUsage("--{} is '{}'; it must be true or false", name, values[0]);
+      }
+      target = values[0] == "true";
+    } else if constexpr (IsVector<T>::value) {
+      target.clear();
+      for (const std::string& v : values) {
+        target.push_back(Parse<typename T::value_type>(v, name));
+      }
+    } else if constexpr (IsOptional<T>::value) {
+      target = Parse<typename T::value_type>(values.at(0), name);
+    } else {
+      target = Parse<T>(values.at(0), name);
+    }
+  };
+  flag.toml = [member](const Options& o) -> std::string {
+    const T& source = o.*member;
+    if constexpr (IsOptional<T>::value) {
+      return source ? Text(*source) : std::string();
+    } else if constexpr (IsVector<T>::value) {
+      return source.empty() ? std::string() : Text(source);
+    } else if constexpr (std::is_same_v<T, std::string> ||
+                         std::is_same_v<T, std::filesystem::path>) {
+      return source.empty() ? std::string() : Text(source);
+    } else {
+      return Text(source);
+    }
+  };
+  return flag;
+}
+
+std::vector<Flag> MakeFlags() {
+  using O = Options;
+  const char* basics = "What";
+  const char* length = "How long";
+  const char* machine = "Batches and instances";
+  const char* optimizer = "Optimizer";
+  const char* augment = "Loss and augmentation";
+  const char* output = "Output";
+  const unsigned runs = kTrain | kEval | kPredict;
+  const unsigned all = runs | kPlan | kTopo;
+  std::vector<Flag> flags = {
+      For("model,m", &O::model, runs | kPlan, basics, "NAME",
+          "network to train (resnet18, resnet50, ...); or, to use a trained one, its run folder or "
+          "checkpoint"),
+      For("data,d", &O::data, kTrain | kEval, basics, "FOLDER",
+          "folder with train/ and val/, each with a folder of images a class; 'synthetic' for "
+          "speed tests"),
+      For("out,o", &O::out, kTrain | kPredict, basics, "PATH",
+          "run folder (default: runs/<time>-<model>); predict: file for the results"),
+      For("init-from", &O::init_from, kTrain, basics, "FILE",
+          "start from these weights (safetensors file, checkpoint or run folder); a head for other "
+          "classes is made anew"),
+      For("freeze", &O::freeze, kTrain, basics, "PREFIX...",
+          "keep the weights whose names start so as they are, such as --freeze conv1 layer1"),
+      For("freeze-norm", &O::freeze_norm, kTrain, basics, "",
+          "batch norms use their running statistics and keep them"),
+      For("classes", &O::classes, kTrain | kPlan, basics, "N",
+          "classes of synthetic data or of a plan (default: the model's own)"),
+      For("split", &O::split, kEval, basics, "NAME", "which images: val, test or train"),
+
+      For("epochs,e", &O::epochs, kTrain, length, "N", "passes over the training images"),
+      For("max-steps", &O::max_steps, kTrain, length, "N",
+          "at most so many steps (optimizer updates)"),
+      For("eval-every", &O::eval_every, kTrain, length, "LENGTH",
+          "evaluate on val/ so often: 500 (steps), 2ep, 6%, 10m; 0: only at the end (default 1ep)"),
+      For("save-every", &O::save_every, kTrain, length, "LENGTH",
+          "save a checkpoint so often (default 1ep)"),
+      For("keep", &O::keep, kTrain, length, "N", "checkpoints kept, besides the best one"),
+      For("best-metric", &O::best_metric, kTrain, length, "NAME",
+          "what makes a checkpoint the best: accuracy or loss, on val/"),
+      For("patience", &O::patience, kTrain, length, "N",
+          "stop after so many evaluations without a better one; 0: never"),
+
+      For("batch,b,batch-size", &O::batch, kTrain, machine, "N",
+          "images a step over ALL instances together: the GLOBAL batch (not per device)"),
+      For("bn-group", &O::bn_group, kTrain, machine, "N",
+          "images that share batch-norm statistics (default: an instance's share of the batch)"),
+      For("micro-batch", &O::micro_batch, kPlan, machine, "N",
+          "images an instance takes through at once"),
+      For("drop-last", &O::drop_last, kTrain, machine, "",
+          "leave out an epoch's incomplete last batch"),
+      For("instances", &O::instances, runs | kPlan | kTopo, machine, "N",
+          "instances to run; 0: one a physical core"),
+      For("cores-per-instance", &O::cores_per_instance, runs | kPlan | kTopo, machine, "N",
+          "cores (threads) of each instance"),
+      For("decode-cores", &O::decode_cores, runs | kTopo, machine, "N",
+          "cores set aside for decoding images; 0: decoding shares the instances' cores"),
+      For("workers,j", &O::workers, runs, machine, "N", "threads that decode images; 0: chosen"),
+      For("precision", &O::precision, kTrain, machine, "TYPE", "fp32"),
+      For("layout", &O::layout, kTrain | kPlan, machine, "NAME",
+          "memory layout of activations: auto, nhwc or blocked"),
+      For("update-policy", &O::update_policy, kTrain, machine, "NAME",
+          "commit: updates wait until all gradients are known to be finite; eager: they don't"),
+      For("plan", &O::plan, kTrain, machine, "FILE",
+          "use the kernels of an earlier run's plan.json: same seed, same bits"),
+
+      For("optimizer,opt", &O::optimizer, kTrain | kPlan, optimizer, "NAME",
+          "sgd, adam, adamw or lars"),
+      For("lr,learning-rate", &O::lr, kTrain, optimizer, "RATE",
+          "peak learning rate (default for sgd: 0.1 x batch / 256)"),
+      For("lr-schedule,sched", &O::lr_schedule, kTrain, optimizer, "NAME",
+          "constant, step, cosine, linear or onecycle"),
+      For("warmup", &O::warmup, kTrain, optimizer, "LENGTH",
+          "the rate rises from 0 so long (default 5%)"),
+      For("lr-steps", &O::lr_steps, kTrain, optimizer, "EPOCH...",
+          "step: epochs after which the rate is multiplied by --lr-gamma"),
+      For("lr-gamma", &O::lr_gamma, kTrain, optimizer, "X", "step: the factor"),
+      For("lr-final", &O::lr_final, kTrain, optimizer, "X",
+          "cosine, linear: last rate as a part of the peak"),
+      For("weight-decay,wd", &O::weight_decay, kTrain, optimizer, "X",
+          "not applied to biases and norms (default 1e-4; adamw 0.05)"),
+      For("momentum", &O::momentum, kTrain, optimizer, "X", "of sgd and lars"),
+      For("nesterov", &O::nesterov, kTrain, optimizer, "", "Nesterov momentum (sgd)"),
+      For("beta1", &O::beta1, kTrain, optimizer, "X", "of adam and adamw"),
+      For("beta2", &O::beta2, kTrain, optimizer, "X", "of adam and adamw"),
+      For("epsilon,opt-eps", &O::epsilon, kTrain, optimizer, "X", "of adam and adamw"),
+      For("trust", &O::trust, kTrain, optimizer, "X", "of lars: its trust coefficient"),
+      For("clip-norm,clip-grad", &O::clip_norm, kTrain, optimizer, "X",
+          "clip the gradient's global norm to this; 0: no clipping"),
+      For("ema", &O::ema, kTrain, optimizer, "DECAY",
+          "average the weights, such as 0.999, and evaluate the average; 0: no"),
+
+      For("label-smoothing,smoothing", &O::label_smoothing, kTrain, augment, "X",
+          "part of the target spread over all classes"),
+      For("class-weights", &O::class_weights, kTrain, augment, "W",
+          "'balanced', or a number a class with commas between"),
+      For("dropout,drop", &O::dropout, kTrain, augment, "P", "before the last layer"),
+      For("image-size,img-size", &O::image_size, kTrain | kPlan, augment, "PIXELS",
+          "height and width that the network sees (default: the model's own)"),
+      For("resize", &O::resize, kTrain, augment, "PIXELS",
+          "evaluation: the shorter side becomes this, then the centre is cropped"),
+      For("crop", &O::crop, kTrain, augment, "NAME",
+          "random-resized, pad, none; auto: pad up to 64 pixels, else random-resized"),
+      For("pad", &O::pad, kTrain, augment, "PIXELS", "of --crop pad"),
+      For("scale", &O::scale, kTrain, augment, "MIN MAX",
+          "random-resized: part of the image's area"),
+      For("ratio", &O::ratio, kTrain, augment, "MIN MAX", "random-resized: aspect ratio"),
+      For("flip,hflip", &O::flip, kTrain, augment, "P", "horizontal flip"),
+      For("colour-jitter,color-jitter", &O::colour_jitter, kTrain, augment, "X...",
+          "strength of brightness, contrast, saturation, hue"),
+      For("random-erasing,reprob", &O::random_erasing, kTrain, augment, "P", ""),
+      For("mixup", &O::mixup, kTrain, augment, "ALPHA", "0: off"),
+      For("cutmix", &O::cutmix, kTrain, augment, "ALPHA", "0: off"),
+      For("interpolation", &O::interpolation, kTrain, augment, "NAME", "bilinear or bicubic"),
+      For("normalise,normalize", &O::normalise, kTrain, augment, "NAME",
+          "imagenet, cifar10, half, none or m,m,m/s,s,s (default: the model's own)"),
+      For("scaled-decoding", &O::scaled_decoding, runs, augment, "BOOL",
+          "let the JPEG decoder shrink large photographs: much faster, nearly the same pixels"),
+      For("val-split", &O::val_split, kTrain, augment, "X",
+          "hold this part of train/ out for evaluation, and do not use val/"),
+      For("strict-data", &O::strict_data, kTrain | kEval, augment, "",
+          "a broken image is an error, not a warning"),
+
+      For("seed", &O::seed, kTrain, output, "N", "of weights, order and augmentation"),
+      For("top", &O::top, kPredict, output, "N", "classes listed an image"),
+      For("format", &O::format, kPredict, output, "NAME", "csv or json"),
+      For("advice", &O::advice, kTopo, output, "",
+          "name each setting that costs speed, and the command that changes it"),
+      For("verbose", &O::verbose, kPlan | kTrain, output, "", "list every op"),
+      For("json", &O::json, all, output, "", "results as JSON on standard output, and no progress"),
+      For("quiet,q", &O::quiet, all, output, "", "warnings and errors only"),
+  };
+  Flag resume = For("resume", &O::resume, kTrain, "What", "[WHERE]",
+                    "go on with the run in --out from its newest checkpoint; 'auto': if there is "
+                    "one; or name a run folder or checkpoint");
+  resume.value_optional = true;
+  resume.toml = nullptr;
+  flags.insert(flags.begin() + 3, std::move(resume));
+  return flags;
+}
+
+}  // namespace
+
+Span ParseSpan(const std::string& text, const std::string& name) {
+  static const std::vector<std::pair<std::string, std::pair<Span::Unit, double>>> kUnits = {
+      {"ep", {Span::Unit::kEpochs, 1}},    {"%", {Span::Unit::kPercent, 1}},
+      {"m", {Span::Unit::kSeconds, 60}},   {"s", {Span::Unit::kSeconds, 1}},
+      {"h", {Span::Unit::kSeconds, 3600}}, {"", {Span::Unit::kSteps, 1}}};
+  for (const auto& [suffix, unit] : kUnits) {
+    if (!text.ends_with(suffix) || text.size() == suffix.size()) continue;
+    const std::string number = text.substr(0, text.size() - suffix.size());
+    double value = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    const bool whole = unit.first != Span::Unit::kSteps || value == std::floor(value);
+    if (error == std::errc() && end == number.data() + number.size() && value >= 0 &&
+        std::isfinite(value) && whole) {
+      return {value * unit.second, unit.first};
+    }
+  }
+  FailUsage("--{} is '{}'; it must be like 500 (steps), 2ep, 6%, 10m", name, text);
+}
+
+const std::vector<Flag>& Flags() {
+  static const std::vector<Flag> flags = MakeFlags();
+  return flags;
+}
+
+const Flag* FindFlag(const std::string& name, unsigned command) {
+  for (const Flag& flag : Flags()) {
+    if ((flag.commands & command) == 0) continue;
+    if (std::find(flag.names.begin(), flag.names.end(), name) != flag.names.end()) return &flag;
+  }
+  return nullptr;
+}
+
+const std::vector<Command>& Commands() {
+  static const std::vector<Command> commands = {
+      {"train", kTrain, "Train a network on a folder of images",
+       "  parax train --data flowers --model resnet18 --epochs 20\n"
+       "  parax train --out runs/mine --resume\n"
+       "  parax train --config recipes/cifar10-resnet20.toml --data cifar10\n"},
+      {"eval", kEval, "Measure a trained network on a folder of images",
+       "  parax eval --model runs/mine --data flowers\n"},
+      {"predict", kPredict, "Say what is on images",
+       "  parax predict --model runs/mine photo.jpg more-photos/\n"
+       "  find . -name '*.jpg' | parax predict --model runs/mine --format json -\n"
+       "  parax predict --model runs/mine batch.npy --out logits.npy\n"},
+      {"plan", kPlan, "Tell what training a network takes, without running it",
+       "  parax plan --model resnet152 --micro-batch 8\n"},
+      {"topo", kTopo, "Show cores, memory and limits as ParaX sees them",
+       "  parax topo --advice\n"}};
+  return commands;
+}
+
+}  // namespace parax

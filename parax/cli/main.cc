@@ -1,0 +1,37 @@
+#include <signal.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "parax/base/error.h"
+#include "parax/base/log.h"
+#include "parax/cli/commands.h"
+
+namespace {
+
+int Run(int argc, char** argv) {
+  using namespace parax;
+  const std::optional<Options> options = ParseCommandLine(argc, argv);
+  if (!options) return 0;
+  CheckNames(*options);
+  if (options->parse_only) return 0;
+  return RunCommand(*options);
+}
+
+}  // namespace
+
+// Exit status: 0 done, 1 failed, 2 usage, 130 interrupted.
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_DFL);  // `parax predict ... | head` ends quietly
+  try {
+    const int status = Run(argc, argv);
+    if (std::fflush(stdout) != 0) parax::Fail("cannot write to standard output");
+    return status;
+  } catch (const parax::UsageError& error) {
+    parax::LogLine(parax::LogLevel::kError, error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    parax::LogLine(parax::LogLevel::kError, error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,223 @@
+#include "parax/cli/options.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "parax/base/error.h"
+#include "parax/base/file.h"
+#include "parax/base/text.h"
+#include "parax/cli/flags_internal.h"
+
+namespace parax {
+namespace {
+
+std::string Suggestion(const std::string& word, unsigned command, const char* dashes) {
+  std::vector<std::string> names;
+  for (const Flag& flag : Flags()) {
+    if (flag.commands & command) names.insert(names.end(), flag.names.begin(), flag.names.end());
+  }
+  const std::string nearest = Nearest(word, names);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}{}?", dashes, nearest);
+}
+
+// Applies a config file's lines. CLI11 reads the syntax; which keys exist is checked here, since it
+// ignores unknown ones.
+void ApplyConfig(Options& options, const std::string& toml, const std::string& where,
+                 unsigned command) {
+  std::istringstream stream(toml);
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_config(stream);
+  } catch (const CLI::Error& error) {
+    FailUsage("{} is not a configuration file: {}", where, error.what());
+  }
+  for (const CLI::ConfigItem& item : items) {
+    if (!item.parents.empty()) {
+      FailUsage(
+          "{}: section [{}] is not known: keys stand at the top, such as model = \"resnet18\"",
+          where, item.parents[0]);
+    }
+    const Flag* flag = FindFlag(item.name, command);
+    if (flag == nullptr || !flag->toml) {
+      FailUsage("{}: unknown key '{}'{}", where, item.name, Suggestion(item.name, command, ""));
+    }
+    if (item.inputs.empty()) FailUsage("{}: '{}' has no value", where, item.name);
+    try {
+      flag->set(options, item.inputs);
+    } catch (const UsageError& error) {
+      FailUsage("{}: {}", where, error.what());
+    }
+    options.given[flag->names[0]] = fmt::format("{}", fmt::join(item.inputs, " "));
+  }
+}
+
+void AddFlag(CLI::App& app, const Flag& flag, Options& options) {
+  std::string names;
+  for (const std::string& name : flag.names) {
+    names += fmt::format("{}{}{}", names.empty() ? "" : ",", name.size() == 1 ? "-" : "--", name);
+  }
+  const auto take = [&flag, &options](const std::vector<std::string>& values) {
+    flag.set(options, values);
+    options.given[flag.names[0]] = fmt::format("{}", fmt::join(values, " "));
+  };
+  std::string help = flag.help;
+  if (flag.value.empty()) {
+    app.add_flag_function(
+           names, [take](int64_t) { take({"true"}); }, help)
+        ->group(flag.group);
+    return;
+  }
+  Options defaults;
+  const std::string value = flag.toml ? flag.toml(defaults) : "";
+  if (!value.empty() && help.find("default") == std::string::npos) {
+    help += fmt::format(" (default {})", value);
+  }
+  CLI::Option* option = app.add_option_function<std::vector<std::string>>(
+      names,
+      [take, &flag](const std::vector<std::string>& values) {
+        take(flag.value_optional && values.size() == 1 && values[0] == "{}"
+                 ? std::vector<std::string>{""}
+                 : values);
+      },
+      help);
+  option->type_name(flag.value)->group(flag.group);
+  if (flag.value_optional) {
+    option->expected(0, 1);
+  } else if (flag.list) {
+    option->expected(1, 64);
+  } else {
+    option->expected(1);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+}
+
+const Command* FindCommand(const std::string& name) {
+  for (const Command& command : Commands()) {
+    if (name == command.name) return &command;
+  }
+  return nullptr;
+}
+
+void PrintOverview() {
+  fmt::print(
+      "parax {}: trains and runs neural networks on many-core CPUs, one instance per core\n\n"
+      "usage: parax COMMAND [FLAGS]\n\n",
+      PARAX_VERSION);
+  for (const Command& command : Commands()) {
+    fmt::print("  {:<9} {}\n", command.name, command.summary);
+  }
+  fmt::print("\n'parax COMMAND --help' lists a command's flags. First steps:\n{}",
+             Commands()[0].examples);
+}
+
+// The name after dashes of an argument that CLI11 did not know.
+std::string UnknownName(const std::string& argument) {
+  const size_t begin = argument.find_first_not_of('-');
+  return begin == std::string::npos ? argument : argument.substr(begin, argument.find('=') - begin);
+}
+
+void ParseFlags(const Command& command, std::vector<std::string> arguments, Options& options) {
+  CLI::App app(fmt::format("{}\n\nExamples:\n{}", command.summary, command.examples),
+               fmt::format("parax {}", command.name));
+  app.set_help_flag();  // handled before
+  app.allow_extras();
+  std::string config;
+  app.add_option("--config", config, "read flags from this file; those given here come first")
+      ->type_name("FILE")
+      ->group("What");
+  app.add_flag("--parse-only", options.parse_only)->group("");
+  for (const Flag& flag : Flags()) {
+    if (flag.commands & command.bit) AddFlag(app, flag, options);
+  }
+  if (command.bit == kPredict) {
+    app.add_option("inputs", options.inputs, "images, folders, '-' for a list, or one .npy file");
+  }
+  const bool help = std::any_of(arguments.begin(), arguments.end(),
+                                [](const std::string& a) { return a == "--help" || a == "-h"; });
+  if (help) {
+    fmt::print("{}", app.help());
+    options.command.clear();
+    return;
+  }
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    FailUsage("{}: {} (see parax {} --help)", command.name, error.what(), command.name);
+  }
+  for (const std::string& extra : app.remaining()) {
+    if (!extra.starts_with("-") || extra == "-") {
+      FailUsage("{}: unexpected '{}' (see parax {} --help)", command.name, extra, command.name);
+    }
+    const std::string name = UnknownName(extra);
+    FailUsage("{}: unknown flag '{}'{}", command.name, extra.substr(0, extra.find('=')),
+              Suggestion(name, command.bit, "--"));
+  }
+}
+
+// --config's value, which must be known before the flags that override it.
+std::string ConfigArgument(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with("--config=")) return arguments[i].substr(9);
+    if (arguments[i] == "--config" && i + 1 < arguments.size()) return arguments[i + 1];
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<Options> ParseCommandLine(int argc, const char* const* argv) {
+  const std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
+  if (all.empty() || all[0] == "--help" || all[0] == "-h" || all[0] == "help") {
+    PrintOverview();
+    return std::nullopt;
+  }
+  if (all[0] == "--version") {
+    fmt::print("parax {}\n", PARAX_VERSION);
+    return std::nullopt;
+  }
+  const Command* command = FindCommand(all[0]);
+  if (command == nullptr) {
+    std::vector<std::string> names;
+    for (const Command& c : Commands()) names.emplace_back(c.name);
+    const std::string nearest = Nearest(all[0], names);
+    FailUsage("unknown command '{}'{}; commands: {}", all[0],
+              nearest.empty() ? "" : fmt::format(": did you mean '{}'?", nearest),
+              fmt::join(names, ", "));
+  }
+  Options options;
+  options.command = command->name;
+  options.command_line = fmt::format("parax {}", fmt::join(all, " "));
+  const std::vector<std::string> arguments(all.begin() + 1, all.end());
+  if (const std::string config = ConfigArgument(arguments); !config.empty()) {
+    ApplyConfig(options, ReadFile(config, size_t{1} << 20), config, command->bit);
+  }
+  ParseFlags(*command, arguments, options);
+  if (options.command.empty()) return std::nullopt;
+  return options;
+}
+
+std::string ToToml(const Options& options) {
+  const Command* command = FindCommand(options.command);
+  std::string toml;
+  for (const Flag& flag : Flags()) {
+    if (command != nullptr && (flag.commands & command->bit) == 0) continue;
+    const std::string value = flag.toml ? flag.toml(options) : "";
+    if (!value.empty()) toml += fmt::format("{} = {}\n", flag.names[0], value);
+  }
+  return toml;
+}
+
+Options FromToml(const std::string& toml, const std::string& where) {
+  Options options;
+  options.command = "train";
+  ApplyConfig(options, toml, where, kTrain);
+  options.given.clear();
+  return options;
+}
+
+}  // namespace parax
