@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "parax/base/error.h"
 #include "tests/numa/fake_system.h"
@@ -156,6 +157,15 @@ TEST(Report, ADescribedMachineIsNotGivenThisMachinesSettings) {
   EXPECT_FALSE(report.facts.known);
   EXPECT_TRUE(report.advice.empty()) << Joined(AdviceLines(report));
   EXPECT_EQ(Joined(ReportLines(report)).find("memory pages"), std::string::npos);
+}
+
+TEST(Report, SaysWhenMbindIsDenied) {
+  std::thread([] {
+    if (!DenyMbind()) GTEST_SKIP() << "no seccomp here";
+    const TopologyReport report = MakeReport();
+    EXPECT_TRUE(report.facts.mbind_denied);
+    EXPECT_NE(Joined(ReportLines(report)).find("mbind is denied"), std::string::npos);
+  }).join();
 }
 
 TEST(Report, ThisMachine) {

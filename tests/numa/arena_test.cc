@@ -8,12 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "parax/base/error.h"
 #include "parax/numa/sysfs.h"
+#include "tests/numa/fake_system.h"
 
 namespace parax {
 namespace {
@@ -110,6 +111,15 @@ TEST(Arena, ANodeThatCannotBeBoundIsNoFailure) {
     EXPECT_FALSE(arena.bound());
     EXPECT_TRUE(AllZero(arena));
   }
+}
+
+TEST(Arena, ADeniedBindingIsNoFailure) {
+  std::thread([] {
+    if (!DenyMbind()) GTEST_SKIP() << "no seccomp here";
+    const Arena arena(8 * kMega, {0, false});
+    EXPECT_FALSE(arena.bound());
+    EXPECT_TRUE(AllZero(arena));
+  }).join();
 }
 
 TEST(Arena, SharedMemoryIsSeenByOtherProcesses) {

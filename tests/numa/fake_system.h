@@ -1,6 +1,12 @@
 #pragma once
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <filesystem>
 #include <fstream>
@@ -52,6 +58,19 @@ class FakeMachine : public ScopedEnv {
  public:
   explicit FakeMachine(const std::string& synthetic) : ScopedEnv("HWLOC_SYNTHETIC", synthetic) {}
 };
+
+// Makes mbind fail in the calling thread until its end, as containers do; false when not possible.
+inline bool DenyMbind() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mbind, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {4, code};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
 
 inline const char* const kTwoBy28 = "pack:2 [numa(memory=256000000000)] core:28 pu:1";
 inline const char* const kTwoBy56Smt = "pack:2 [numa(memory=256000000000)] core:56 pu:2";

@@ -93,6 +93,14 @@ TEST(Topology, MemoryOnlyNodesGetNoInstances) {
   EXPECT_TRUE(HasNote(topology, "(64.0 GB) has memory but no CPUs")) << topology.notes.size();
 }
 
+TEST(Topology, NodesWithoutMemoryAreNotChosen) {
+  const FakeMachine machine("pack:1 [numa(memory=0)] [numa(memory=64000000000)] core:2 pu:1");
+  const Topology topology = DetectTopology();
+  ASSERT_EQ(topology.domains.size(), 1u);
+  EXPECT_EQ(topology.domains[0].os_node, 1);
+  EXPECT_TRUE(topology.notes.empty());
+}
+
 TEST(Topology, TheInjectedAffinityMaskCounts) {
   const FakeMachine machine(kTwoBy56Smt);
   const FakeRoot root;
