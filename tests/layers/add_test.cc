@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "parax/base/error.h"
+#include "parax/layers/onednn_internal.h"
 #include "tests/layers/harness.h"
 
 namespace parax::testing {
@@ -87,6 +88,22 @@ TEST(Add, RefusesUnknownImplementation) {
   EXPECT_NO_THROW((void)Add()->Compile(request));
   request.implementations = {"jit:avx2"};
   EXPECT_THROW((void)Add()->Compile(request), Error);
+}
+
+// 20 channels in blocks of 16: results as without blocks, and the padding stays zero.
+TEST(AddRelu, KeepsPaddingZero) {
+  const Dims dims = {2, 20, 3, 5};
+  CompileRequest request = Request({dims, dims}, Mode::kTraining, /*blocked=*/true);
+  for (Layout& layout : request.inputs)
+    layout = LayoutOf({dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nChw16c});
+  LayerRun blocked(Add(true), request), plain(Add(true), Request({dims, dims}));
+  ASSERT_TRUE(blocked.compiled().output.padded());
+  for (LayerRun* run : {&blocked, &plain}) {
+    ASSERT_EQ(run->Forward(), Outcome::kOk);
+    ASSERT_EQ(run->Backward(), Outcome::kOk);
+  }
+  ExpectSameBits(blocked.output(), plain.output(), "output");
+  ExpectSameBits(blocked.input_grad(0), plain.input_grad(0), "input gradient");
 }
 
 }  // namespace

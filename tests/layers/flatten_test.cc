@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "parax/base/error.h"
+#include "parax/layers/onednn_internal.h"
 #include "tests/layers/harness.h"
 
 namespace parax::testing {
@@ -27,6 +28,20 @@ TEST(Flatten, AsksForNoReorderThatChangesNothing) {
   EXPECT_EQ(Flatten()->Compile(Request({{3, 20, 1, 1}})).inputs[0], pixel);
   const Layout plain = Layout::Plain({3, 4, 5, 6});
   EXPECT_EQ(Flatten()->Compile(Request({{3, 4, 5, 6}})).inputs[0], plain);
+}
+
+TEST(Flatten, SeesThroughBlockedLayouts) {
+  const auto blocked = [](const Dims& dims) {
+    return LayoutOf({dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nChw16c});
+  };
+  for (const Dims& dims : {Dims{3, 32, 1, 1}, Dims{3, 20, 1, 1}, Dims{3, 32, 2, 1}}) {
+    CompileRequest request = Request({dims}, Mode::kTraining, /*blocked=*/true);
+    request.inputs[0] = blocked(dims);
+    LayerRun run(Flatten(), request);
+    EXPECT_EQ(run.compiled().inputs[0] == request.inputs[0], (dims == Dims{3, 32, 1, 1}));
+    ASSERT_EQ(run.Forward(), Outcome::kOk);
+    ExpectSameBits(run.output(), run.inputs[0], "output");
+  }
 }
 
 TEST(Flatten, RefusesThreeDimensions) {

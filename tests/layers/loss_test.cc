@@ -95,6 +95,39 @@ TEST(Loss, MatchesDoubleReference) {
   }
 }
 
+// Numbers printed by PyTorch 2.15: CrossEntropyLoss(weight, label_smoothing=0.1) in float64, the
+// mean and, with reduction="sum", the sum and its gradient.
+TEST(Loss, PyTorchGolden) {
+  struct Golden {
+    bool probabilities;
+    double mean, sum;
+    Values gradient;
+  };
+  const Golden goldens[] = {{false,
+                             2.943231034998643,
+                             6.622269828746948,
+                             {0.2795822f, -1.78482765f, 1.28402161f, 0.221223846f, -0.0122360764f,
+                              -0.0262423537f, -0.0196989526f, 0.0581773827f}},
+                            {true,
+                             3.6633759734513056,
+                             7.326751946902611,
+                             {0.132237257f, -0.905153681f, 0.650762392f, 0.122154033f,
+                              -0.0112580065f, -1.28819931f, -5.38944694e-05f, 1.29951121f}}};
+  for (const Golden& golden : goldens) {
+    LossOptions o{.classes = 4, .label_smoothing = 0.1, .class_weights = {0.5f, 2, 1, 0.25f}};
+    o.probabilities = golden.probabilities;
+    LayerRun run(SoftmaxCrossEntropy(o), Request({{2, 4}}));
+    run.inputs[0] = {0.5f, -1, 2, 0.25f, -3, 1.5f, 0, 4};
+    run.labels = {1, 3};
+    run.targets = {0.125f, 0.5f, 0.25f, 0.125f, 0, 0.75f, 0, 0.25f};
+    ASSERT_EQ(run.Forward(), Outcome::kOk);
+    ASSERT_EQ(run.Backward(), Outcome::kOk);
+    EXPECT_NEAR(run.loss().loss_sum, golden.sum, 1e-12);
+    EXPECT_NEAR(run.loss().loss_sum / run.loss().weight_sum, golden.mean, 1e-12);
+    ExpectNear(run.input_grad(0), golden.gradient, 2e-7, "gradient");
+  }
+}
+
 TEST(Loss, Jacobian) {
   for (const LossOptions& o : AllOptions(7)) {
     LayerRun run(SoftmaxCrossEntropy(o), Request({{3, 7}}));

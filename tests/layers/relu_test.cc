@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "parax/layers/onednn_internal.h"
 #include "tests/layers/harness.h"
 
 namespace parax::testing {
@@ -56,6 +57,22 @@ TEST(Relu, KeepsNaN) {
 TEST(Relu, EvaluationHasNoBackward) {
   LayerRun run(Relu(), Request({{1, 40}}, Mode::kEvaluation));
   EXPECT_TRUE(run.compiled().backward.empty());
+}
+
+// 20 channels in blocks of 16: results as without blocks, and the padding stays zero.
+TEST(Relu, KeepsPaddingZero) {
+  const Dims dims = {2, 20, 3, 5};
+  CompileRequest request = Request({dims}, Mode::kTraining, /*blocked=*/true);
+  for (Layout& layout : request.inputs)
+    layout = LayoutOf({dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nChw16c});
+  LayerRun blocked(Relu(), request), plain(Relu(), Request({dims}));
+  ASSERT_TRUE(blocked.compiled().output.padded());
+  for (LayerRun* run : {&blocked, &plain}) {
+    ASSERT_EQ(run->Forward(), Outcome::kOk);
+    ASSERT_EQ(run->Backward(), Outcome::kOk);
+  }
+  ExpectSameBits(blocked.output(), plain.output(), "output");
+  ExpectSameBits(blocked.input_grad(0), plain.input_grad(0), "input gradient");
 }
 
 }  // namespace
