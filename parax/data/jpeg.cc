@@ -1,6 +1,7 @@
 #include <jerror.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "parax/data/codec_internal.h"
 
@@ -67,6 +68,13 @@ std::string JpegReader::Open(std::span<const std::byte> file, ImageInfo& info) {
   jpeg_read_header(&jpeg_, TRUE);
   info.width = static_cast<int>(jpeg_.image_width);
   info.height = static_cast<int>(jpeg_.image_height);
+  // Whether a file counts as cut short must not hang on how much of it a crop needs. Within a scan
+  // 0xff is escaped, so an end marker behind the header (with its thumbnail) is the image's own.
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const size_t end = text.rfind("\xff\xd9");
+  if (end == std::string_view::npos || end < file.size() - jpeg_.src->bytes_in_buffer) {
+    return "broken JPEG: the file ends too early";
+  }
   return {};
 }
 

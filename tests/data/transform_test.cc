@@ -382,6 +382,22 @@ TEST(Transform, OptionsAreChecked) {
   EXPECT_EQ(ParseNormalization("0.5,0.25,0.5/1,2,1").std[1], 2.0f);
 }
 
+// A crop that needs nothing of what is missing must say the same as any other.
+TEST(Transform, ACutFileIsBrokenForEveryCrop) {
+  const std::string file = WriteJpeg(MakePicture(200, 800));
+  const std::string cut = file.substr(0, file.size() - 300);
+  TransformOptions options;
+  options.train = true;
+  options.max_area = 0.1;
+  Transform transform(options);
+  Decoder decoder;
+  std::vector<float> out(transform.output_floats());
+  for (uint64_t sample = 0; sample < 20; ++sample) {
+    RandomStream random = Stream(sample);
+    EXPECT_NE(transform.Run(Bytes(cut), random, decoder, out.data()), "");
+  }
+}
+
 // The same colour jitter in double precision, through HSV as Foley et al. give it.
 TEST(Jitter, HueMatchesANaiveReference) {
   const Image image = MakePicture(40, 40);
