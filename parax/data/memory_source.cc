@@ -1,4 +1,3 @@
-#include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include "parax/base/error.h"
 #include "parax/base/philox.h"
 #include "parax/data/cursor.h"
+#include "parax/data/parallel.h"
 #include "parax/data/pipeline.h"
 #include "parax/numa/arena.h"
 
@@ -32,7 +32,7 @@ class SyntheticSource final : public InputSource {
     for (int i = 0; i < plan.leaves; ++i) {
       leaves_.push_back({.cursor = {plan, i, 0, std::numeric_limits<int64_t>::max()}});
     }
-    tbb::parallel_for(size_t{0}, leaves_.size(), [&](size_t i) {
+    ParallelFor(leaves_.size(), [&](size_t i) {
       Leaf& leaf = leaves_[i];
       leaf.images = Arena(floats * sizeof(float), {.os_node = nodes.empty() ? -1 : nodes.at(i)});
       RandomStream random(seed, RandomUse::kSynthetic, i);

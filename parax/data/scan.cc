@@ -1,8 +1,8 @@
 #include <fmt/core.h>
-#include <oneapi/tbb/parallel_for.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <unordered_map>
@@ -10,6 +10,7 @@
 
 #include "parax/base/error.h"
 #include "parax/data/index.h"
+#include "parax/data/parallel.h"
 
 namespace parax {
 namespace {
@@ -106,7 +107,7 @@ Index ScanFolders(const fs::path& root, const std::vector<std::string>& tops, In
 
   std::vector<Index> trees(tops.size());
   std::vector<std::vector<bool>> reused(tops.size());
-  tbb::parallel_for(size_t{0}, tops.size(), [&](size_t i) {
+  ParallelFor(tops.size(), [&](size_t i) {
     std::vector<FolderId> above;
     ListTree(walk, tops[i], above, trees[i], reused[i]);
   });
@@ -129,7 +130,7 @@ Index ScanFolders(const fs::path& root, const std::vector<std::string>& tops, In
   changed = changed || index.size() != known.size();
 
   std::atomic<bool> repaired = false;
-  tbb::parallel_for(size_t{0}, unread.size(), [&](size_t i) {
+  ParallelFor(unread.size(), [&](size_t i) {
     FolderRecord& folder = index[unread[i].first];
     FileRecord& file = folder.files[unread[i].second];
     const Probe probe = ProbeFile(root / folder.path / folder.name(file));

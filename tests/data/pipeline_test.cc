@@ -217,8 +217,10 @@ TEST(PipelineTest, OneSampleForThreeLeaves) {
   const auto all = RunAll(images, options);
   ASSERT_EQ(all[0].size(), 4u);
   EXPECT_EQ(all[0][1].ids.size(), 1u);
-  EXPECT_EQ(all[1].size(), 2u);
-  EXPECT_EQ(all[2].size(), 2u);
+  ASSERT_EQ(all[1].size(), 2u);
+  ASSERT_EQ(all[2].size(), 2u);
+  EXPECT_EQ(all[1][1].ids.size(), 3u);  // of the second epoch's first batch
+  EXPECT_EQ(all[2][1].ids.size(), 2u);
 }
 
 TEST(PipelineTest, ALeafFarAheadDoesNotWaitForTheOthers) {
@@ -393,6 +395,13 @@ TEST(SyntheticSourceTest, IsRandomAndEndless) {
   }
   EXPECT_NEAR(sum / (2 * kPixels), 0, 0.3);
   EXPECT_NEAR(squares / (2 * kPixels), 1, 0.2);
+}
+
+TEST(SyntheticSourceTest, ALeafWithoutAShareIsAtItsEndAtOnce) {
+  const BatchPlan plan{.samples = 10, .batch = 1, .leaves = 2};
+  const auto source = MakeSyntheticSource(kSize, kSize, 3, 10, plan, 1);
+  EXPECT_TRUE(Take(*source, 1).ids.empty());
+  EXPECT_FALSE(Take(*source, 0).ids.empty());
 }
 
 TEST(TensorSourceTest, GivesTheCallersMemoryOrAShuffledCopy) {
