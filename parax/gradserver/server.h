@@ -78,7 +78,7 @@ class GradientServer {
   int buckets() const;
   int bucket_of(int parameter) const;
   std::span<float> master(int parameter);
-  std::span<float> ema(int parameter);               // empty without EMA
+  std::span<float> ema(int parameter);  // empty without EMA; holds nothing before update 1
   std::span<float> state(int parameter, int index);  // optimizer state `index` (StateNames order)
   std::span<float> running_mean(int moment);
   std::span<float> running_variance(int moment);
@@ -86,9 +86,11 @@ class GradientServer {
   float* gradient(int leaf, int parameter);                      // stable address
   // Rewrites every packed form from the master (after loading or initialising).
   void RefreshForms();
-  // Says that `iteration` updates are in already (0: fresh; > 0: resumed).
+  // Says that `iteration` updates are in already (0: fresh; > 0: resumed, so that masters, states,
+  // EMA and running statistics are those after it). Resets the protocol; forms stay as they are.
   void StartAt(uint64_t iteration);
-  // Every domain's packed forms hold the EMA weights (for evaluation) or the master's again.
+  // Every domain's packed forms hold the EMA weights (for evaluation) or the master's again (before
+  // the next iteration). Before update 1 the average is the weights themselves.
   void UseEma(bool use);
   size_t parameter_bytes() const;  // masters, EMA and packed forms
   size_t state_bytes() const;
@@ -100,16 +102,21 @@ class GradientServer {
   Outcome BeginIteration(int leaf, uint64_t iteration, double learning_rate, int64_t samples);
   void SetWeight(int leaf, double weight);
   Outcome AwaitBucket(int leaf, int bucket);
+  // Once an iteration and bucket, after this iteration's AwaitBucket (without samples: after
+  // BeginIteration). Under kCommit AwaitBucket, Help ... may return kNotFinite; others see
+  // kStopped.
   void Publish(int leaf, int bucket);
   // Batch mean and biased variance of micro-batch `micro` over `count` values a channel.
   float* moment_mean(int leaf, int moment, int micro);
   float* moment_variance(int leaf, int moment, int micro);
   void SetMomentCount(int leaf, int moment, int micro, double count);
+  // Once an iteration; slots and counts of the first `micro_batches` must be set.
   void PublishMoments(int leaf, int micro_batches);
   Outcome Help(int leaf);  // runs at most one ready slice (< 200 us)
   Outcome EndIteration(int leaf);
   Outcome Drain(int leaf);  // helps until all updates of the leaf's last iteration are in
-  CommitRecord record(uint64_t iteration) const;  // kept for the last 8 iterations
+  // Kept for the last 8 iterations; .iteration is 0 where there is none (yet, or any more).
+  CommitRecord record(uint64_t iteration) const;
 
  private:
   struct Impl;

@@ -12,7 +12,8 @@
 
 namespace parax {
 
-// server.cc sets up, protocol.cc waits, claims and opens, slices.cc does the arithmetic.
+// server.cc sets up, protocol.cc is what leaves call, tasks.cc decides who runs what and when,
+// slices.cc does the arithmetic.
 struct GradientServer::Impl {
   // A leaf as this process sees it; used by its own thread, but for the pointers.
   struct alignas(64) Leaf {
@@ -44,6 +45,13 @@ struct GradientServer::Impl {
   }
 
   // ---- protocol.cc (hot) ----
+  // Helps, then sleeps, until the sequence reaches n.
+  Outcome Await(Leaf& leaf, const Sequence& sequence, uint64_t n, WaitName name, int bucket = -1);
+  Outcome AwaitUpdate(Leaf& leaf, int bucket, uint64_t n);
+  Outcome AwaitMoments(Leaf& leaf, uint64_t n);
+  void NameMissingLeaf(int bucket, uint64_t n, WaitName& name) const;
+
+  // ---- tasks.cc (hot) ----
   // Runs one ready slice of the leaf's domain if there is one.
   Outcome RunReady(Leaf& leaf, bool& ran);
   bool HasWork(uint32_t owner) const;
@@ -55,11 +63,6 @@ struct GradientServer::Impl {
   void OpenBucket(int bucket, uint64_t iteration);
   void OpenMoments(uint64_t iteration);
   Outcome Commit(uint64_t iteration);
-  // Helps, then sleeps, until the sequence reaches n.
-  Outcome Await(Leaf& leaf, const Sequence& sequence, uint64_t n, WaitName name, int bucket = -1);
-  Outcome AwaitUpdate(Leaf& leaf, int bucket, uint64_t n);
-  Outcome AwaitMoments(Leaf& leaf, uint64_t n);
-  void NameMissingLeaf(int bucket, uint64_t n, WaitName& name) const;
 
   // ---- slices.cc (hot) ----
   void RunSlice(Leaf& leaf, const Layout::Task& task, uint32_t slice, uint64_t iteration);
