@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <future>
 #include <numeric>
 
@@ -28,17 +27,25 @@ auto OnThread(int threads, Function function) {
       .get();
 }
 
-// Calls f(number, index) for every logical index in row-major order.
-void ForEachIndex(const Dims& dims, const std::function<void(size_t, const Dims&)>& f) {
+// Where each logical index of a layout lies, in row-major order. Kept, because Jacobians ask again
+// and again; the stored Layout keeps its descriptor's address from being reused.
+const std::vector<size_t>& Offsets(const Layout& layout) {
+  static std::map<const dnnl_memory_desc*, std::pair<Layout, std::vector<size_t>>> known;
+  if (known.size() > 100) known.clear();
+  auto& [kept, offsets] = known[layout.get()];
+  if (!kept.empty()) return offsets;
+  kept = layout;
+  const Dims dims = layout.dims();
   Dims index(dims.size(), 0);
-  const auto count = static_cast<size_t>(Product(dims));
-  for (size_t number = 0; number < count; ++number) {
-    f(number, index);
+  offsets.resize(static_cast<size_t>(Product(dims)));
+  for (size_t& offset : offsets) {
+    offset = layout.Offset(index);
     for (size_t d = dims.size(); d-- > 0;) {
       if (++index[d] < dims[d]) break;
       index[d] = 0;
     }
   }
+  return offsets;
 }
 
 size_t Count(const Dims& dims) { return static_cast<size_t>(Product(dims)); }
@@ -47,17 +54,14 @@ size_t Count(const Dims& dims) { return static_cast<size_t>(Product(dims)); }
 
 std::vector<float> Pack(const Layout& layout, const Values& values) {
   std::vector<float> memory(layout.elements(), 0.0f);
-  ForEachIndex(layout.dims(), [&](size_t number, const Dims& index) {
-    memory[layout.Offset(index)] = values.at(number);
-  });
+  const std::vector<size_t>& offsets = Offsets(layout);
+  for (size_t i = 0; i < offsets.size(); ++i) memory[offsets[i]] = values.at(i);
   return memory;
 }
 
 Values Unpack(const Layout& layout, const float* memory) {
-  Values values(Count(layout.dims()));
-  ForEachIndex(layout.dims(), [&](size_t number, const Dims& index) {
-    values[number] = memory[layout.Offset(index)];
-  });
+  Values values;
+  for (const size_t offset : Offsets(layout)) values.push_back(memory[offset]);
   return values;
 }
 
@@ -269,7 +273,7 @@ void LayerRun::CheckPadding(const Layout& layout, Role role, int index) const {
   if (!layout.padded()) return;
   const float* memory = Find(role, index).floats();
   std::vector<bool> logical(layout.elements(), false);
-  ForEachIndex(layout.dims(), [&](size_t, const Dims& at) { logical[layout.Offset(at)] = true; });
+  for (const size_t offset : Offsets(layout)) logical[offset] = true;
   for (size_t i = 0; i < logical.size(); ++i) {
     if (logical[i] || memory[i] == 0) continue;
     ADD_FAILURE() << layer_->kind() << ": padding of role " << static_cast<int>(role) << " index "
