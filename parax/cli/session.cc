@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parax/base/error.h"
+#include "parax/data/pipeline.h"
 #include "parax/engine/checkpoint.h"
 #include "parax/engine/weights.h"
 
@@ -130,6 +131,32 @@ BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro) {
   plan.micro_batch = micro;
   plan.batch = micro * leaves;
   return plan;
+}
+
+TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& config,
+                                const BatchPlan& batches) {
+  TrainerOptions trainer;
+  trainer.seats = machine.plan.seats;
+  trainer.domain_nodes = machine.domain_nodes;
+  trainer.training = false;
+  trainer.eval_sizes = MicroBatchSizes(batches);
+  trainer.loss.classes = static_cast<int64_t>(config.classes.size());
+  return trainer;
+}
+
+std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const ModelConfig& config,
+                                              const Options& options, const Split& split,
+                                              const BatchPlan& batches, bool mark_broken,
+                                              StopFlag& stop) {
+  PipelineOptions pipeline;
+  pipeline.plan = batches;
+  pipeline.shuffle = false;
+  pipeline.workers = machine.workers;
+  pipeline.worker_pus = machine.worker_pus();
+  pipeline.leaf_os_nodes = machine.leaf_os_nodes();
+  pipeline.transform = EvalTransform(config, options);
+  pipeline.mark_broken = mark_broken;
+  return MakeImagePipeline(split, pipeline, stop);
 }
 
 LoadedModel LoadModel(const std::string& model) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,14 @@ ModelConfig ParseModelConfig(const std::string& json, const std::string& where);
 TransformOptions EvalTransform(const ModelConfig& config, const Options& options);
 // Batches of evaluation over `samples`: micro-batches of at most `micro`, spread over all leaves.
 BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro);
+
+// A trainer that only evaluates, and its input.
+TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& config,
+                                const BatchPlan& batches);
+std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const ModelConfig& config,
+                                              const Options& options, const Split& split,
+                                              const BatchPlan& batches, bool mark_broken,
+                                              StopFlag& stop);
 
 // A checkpoint opened for evaluation or prediction: weights (averaged ones when it has them) and
 // configuration. `line` says which checkpoint was taken and why.

@@ -94,12 +94,10 @@ std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t fin
 
 std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Split& split,
                                              StopFlag& stop) {
-  PipelineOptions options = CommonInput(setup);
-  options.plan = EvalBatches(split.size(), static_cast<int>(setup.machine.plan.seats.size()),
-                             setup.eval_micro);
-  options.shuffle = false;
-  options.transform = EvalTransform(setup.config, setup.options);
-  return MakeImagePipeline(split, options, stop);
+  const BatchPlan batches = EvalBatches(
+      split.size(), static_cast<int>(setup.machine.plan.seats.size()), setup.eval_micro);
+  return EvaluationSource(setup.machine, setup.config, setup.options, split, batches,
+                          /*mark_broken=*/false, stop);
 }
 
 }  // namespace parax

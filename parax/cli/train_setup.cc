@@ -120,17 +120,6 @@ void ResolveLength(TrainSetup& setup) {
   ResolveSpan(options.save_every, setup, setup.save_every, setup.save_seconds);
 }
 
-OptimizerKind ParseOptimizer(const std::string& name) {
-  static const std::vector<std::string> kNames = {"sgd", "adam", "adamw", "lars"};
-  const auto it = std::find(kNames.begin(), kNames.end(), name);
-  if (it == kNames.end()) {
-    const std::string nearest = Nearest(name, kNames);
-    FailUsage("unknown optimizer '{}'{}; known: sgd, adam, adamw, lars", name,
-              nearest.empty() ? "" : fmt::format(": did you mean '{}'?", nearest));
-  }
-  return static_cast<OptimizerKind>(it - kNames.begin());
-}
-
 // Peak learning rates that work without tuning: linear in the batch (Goyal et al. 2017).
 double DefaultLearningRate(OptimizerKind kind, int64_t batch) {
   const double scale = static_cast<double>(batch) / 256;
@@ -282,6 +271,17 @@ void OpenData(TrainSetup& setup) {
 }
 
 }  // namespace
+
+OptimizerKind ParseOptimizer(const std::string& name) {
+  static const std::vector<std::string> kNames = {"sgd", "adam", "adamw", "lars"};
+  const auto it = std::find(kNames.begin(), kNames.end(), name);
+  if (it == kNames.end()) {
+    const std::string nearest = Nearest(name, kNames);
+    FailUsage("unknown optimizer '{}'{}; known: sgd, adam, adamw, lars", name,
+              nearest.empty() ? "" : fmt::format(": did you mean '{}'?", nearest));
+  }
+  return static_cast<OptimizerKind>(it - kNames.begin());
+}
 
 TrainSetup ResolveTraining(const Options& options) {
   TrainSetup setup;

@@ -30,6 +30,9 @@ struct TrainSetup {
   const Split& selection() const { return dataset.val; }
 };
 
+// "sgd", "adam", "adamw", "lars". Throws UsageError naming the nearest.
+OptimizerKind ParseOptimizer(const std::string& name);
+
 // Throws UsageError or Error: one line saying what is wrong and what would be right.
 TrainSetup ResolveTraining(const Options& options);
 

@@ -276,6 +276,7 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
   report.predicted.resize(samples);
   report.confidence.resize(samples);
   report.label_probability.resize(samples);
+  report.read.resize(samples);
   if (want_logits) report.logits.resize(samples * classes);
   std::vector<LossResult> totals(leaves_.size());
   workers_.Run([&](int leaf) {
@@ -288,10 +289,14 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
         const Outcome outcome =
             instance.Evaluate(batch, context, totals[static_cast<size_t>(leaf)]);
         for (int64_t i = 0; i < batch.count && outcome == Outcome::kOk; ++i) {
-          const size_t id = static_cast<size_t>(batch.sample_ids[i]);
+          // A file that could not be read has sample id -1 - id (PipelineOptions::mark_broken).
+          const bool read = batch.sample_ids[i] >= 0;
+          const size_t id =
+              static_cast<size_t>(read ? batch.sample_ids[i] : -1 - batch.sample_ids[i]);
+          report.read[id] = read;
           const float* p = instance.probabilities() + static_cast<size_t>(i) * classes;
           const size_t best = static_cast<size_t>(std::max_element(p, p + classes) - p);
-          const size_t label = static_cast<size_t>(batch.labels[i]);
+          const size_t label = static_cast<size_t>(std::max(batch.labels[i], 0));
           report.labels[id] = batch.labels[i];
           report.predicted[id] = static_cast<int32_t>(best);
           report.confidence[id] = p[best];

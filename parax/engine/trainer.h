@@ -53,6 +53,7 @@ struct EvalReport {
   std::vector<float> confidence;         // probability of the predicted class
   std::vector<float> label_probability;  // probability of the label
   std::vector<float> logits;             // samples x classes, when asked for
+  std::vector<uint8_t> read;             // 0: the file could not be read (prediction only)
 };
 
 // Why training came to an end before its last iteration.

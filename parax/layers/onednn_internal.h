@@ -36,6 +36,12 @@ std::shared_ptr<const Kernel> MakeOnednnKernel(const dnnl::primitive_desc_base& 
                                                std::vector<OnednnArgument> arguments,
                                                const std::string& prefix = "");
 
+// `kernel` with the padding of its fp32 argument `argument` zeroed after each run. oneDNN promises
+// zeros but does not keep the promise: jit_1x1:avx2 weight gradients (3.2, stride 2, 4 channels,
+// two threads) leave sums there, which would reach norms and packed weights.
+std::shared_ptr<const Kernel> ZeroPadding(std::shared_ptr<const Kernel> kernel, size_t argument,
+                                          const Layout& layout);
+
 inline constexpr char kReorderPrefix[] = "reorder:";
 
 // Arguments of an op as the plan sees them; adds the scratch argument when the kernel wants one.

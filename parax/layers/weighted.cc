@@ -16,20 +16,24 @@ std::vector<std::string> Names(const std::vector<Candidate>& candidates) {
   return names;
 }
 
-// The wanted one; else the first in oneDNN's order that is no reference implementation, and no
-// matrix product (only the tuner knows when that wins); else the first.
+// The wanted one; else the first in oneDNN's order that is no reference implementation, matrix
+// products last (only the tuner knows when they win); else the first.
 const Candidate& Choose(const std::vector<Candidate>& candidates, const std::string& wanted,
                         const std::string& what) {
   if (candidates.empty()) Fail("{}: no implementation", what);
-  const auto fits = [&](const Candidate& c) {
-    return wanted.empty() ? c.prefix.empty() && !IsReference(c.name()) : c.name() == wanted;
+  const auto find = [&](const auto& fits) {
+    return std::find_if(candidates.begin(), candidates.end(), fits);
   };
-  const auto found = std::find_if(candidates.begin(), candidates.end(), fits);
-  if (found != candidates.end()) return *found;
-  if (!wanted.empty())
+  if (!wanted.empty()) {
+    const auto found = find([&](const Candidate& c) { return c.name() == wanted; });
+    if (found != candidates.end()) return *found;
     Fail("{}: no implementation '{}'; there are {}", what, wanted,
          fmt::join(Names(candidates), ", "));
-  return candidates.front();
+  }
+  auto found = find([](const Candidate& c) { return c.prefix.empty() && !IsReference(c.name()); });
+  if (found == candidates.end())
+    found = find([](const Candidate& c) { return !IsReference(c.name()); });
+  return found == candidates.end() ? candidates.front() : *found;
 }
 
 bool IsReorder(const std::string& implementation) {
@@ -154,9 +158,12 @@ class Builder {
 
   void Add(std::vector<CompiledOp>& ops, OpKind kind, const Candidate& candidate,
            std::vector<Argument> arguments) const {
-    ops.push_back(MakeOp(kind,
-                         MakeOnednnKernel(candidate.pd, candidate.arguments, candidate.prefix),
-                         std::move(arguments)));
+    std::shared_ptr<const Kernel> kernel =
+        MakeOnednnKernel(candidate.pd, candidate.arguments, candidate.prefix);
+    const Layout layout = LayoutOf(candidate.weights);
+    if (kind == OpKind::kBackwardWeights && layout.padded())
+      kernel = ZeroPadding(std::move(kernel), 2, layout);
+    ops.push_back(MakeOp(kind, std::move(kernel), std::move(arguments)));
     ops.back().flops = rule_.flops;
     for (const OnednnArgument& argument : candidate.arguments)
       ops.back().bytes += static_cast<double>(argument.desc.get_size());

@@ -1,0 +1,104 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "parax/base/error.h"
+#include "parax/base/log.h"
+#include "parax/cli/commands.h"
+#include "parax/cli/session.h"
+#include "parax/cli/train_report.h"
+#include "parax/data/pipeline.h"
+
+namespace parax {
+namespace {
+
+constexpr int64_t kMicroBatch = 32;
+constexpr size_t kMostPrintedClasses = 20;
+
+const Split& ChosenSplit(const Dataset& dataset, const std::string& name) {
+  const Split* split = name == "val"     ? &dataset.val
+                       : name == "test"  ? &dataset.test
+                       : name == "train" ? &dataset.train
+                                         : nullptr;
+  if (split == nullptr) FailUsage("--split is '{}'; it can be val, test or train", name);
+  if (split->empty()) {
+    FailUsage("{} holds no {} images; others: val {}, test {}, train {}", dataset.root.string(),
+              name, dataset.val.size(), dataset.test.size(), dataset.train.size());
+  }
+  return *split;
+}
+
+double Ratio(int64_t part, int64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+void PrintConfusion(const std::vector<int64_t>& counts, const std::vector<std::string>& classes) {
+  size_t width = 6;
+  for (const std::string& name : classes) width = std::max(width, name.size());
+  fmt::print("rows: true class; columns: predicted\n{:<{}}", "", width + 2);
+  for (const std::string& name : classes) fmt::print("{:>{}}", name, width + 1);
+  fmt::print("{:>{}}\n", "right", width + 1);
+  for (size_t row = 0; row < classes.size(); ++row) {
+    int64_t total = 0;
+    fmt::print("{:<{}}", classes[row], width + 2);
+    for (size_t column = 0; column < classes.size(); ++column) {
+      total += counts[row * classes.size() + column];
+      fmt::print("{:>{}}", counts[row * classes.size() + column], width + 1);
+    }
+    fmt::print("{:>{}.1f} %\n", 100 * Ratio(counts[row * classes.size() + row], total), width - 1);
+  }
+}
+
+}  // namespace
+
+int RunEval(const Options& options) {
+  SetQuiet(options.quiet || options.json);
+  if (options.model.empty()) FailUsage("--model is missing: a run folder or checkpoint");
+  if (options.data.empty()) FailUsage("--data is missing: a folder of class folders");
+  LoadedModel model = LoadModel(options.model);
+  Info("{}", model.line);
+  DatasetOptions data;
+  data.classes = model.config.classes;
+  data.strict = options.strict_data;
+  const Dataset dataset = OpenDataset(options.data, data);
+  for (const std::string& note : dataset.notes) Info("{}", note);
+  for (const std::string& warning : dataset.warnings) Warn("{}", warning);
+  const Split& split = ChosenSplit(dataset, options.split);
+
+  const Machine machine = PlanMachine(options);
+  Info("{}", MachineLine(machine));
+  const BatchPlan batches =
+      EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
+  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, batches));
+  trainer.Load(model.weights);
+  const auto input = EvaluationSource(machine, model.config, options, split, batches,
+                                      /*mark_broken=*/false, trainer.stop());
+  const auto begin = Clock::now();
+  const EvalReport report = trainer.Evaluate(batches, *input, false);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+
+  const LossResult& total = report.total;
+  const double rate = static_cast<double>(total.count) / seconds;
+  const auto confusion = ConfusionMatrix(report, model.config.classes.size());
+  if (options.json) {
+    const nlohmann::ordered_json json = {{"images", total.count},
+                                         {"accuracy", Ratio(total.correct1, total.count)},
+                                         {"top5", Ratio(total.correct5, total.count)},
+                                         {"loss", total.loss_sum / total.weight_sum},
+                                         {"images_per_s", rate},
+                                         {"classes", model.config.classes},
+                                         {"confusion", confusion}};
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
+  fmt::print("{} images of {}: top-1 {:.2f} %, top-5 {:.2f} %, loss {:.4f} ({:.1f} images/s)\n",
+             total.count, options.split, 100 * Ratio(total.correct1, total.count),
+             100 * Ratio(total.correct5, total.count), total.loss_sum / total.weight_sum, rate);
+  if (model.config.classes.size() <= kMostPrintedClasses) {
+    PrintConfusion(confusion, model.config.classes);
+  }
+  return 0;
+}
+
+}  // namespace parax

@@ -1,0 +1,88 @@
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parax/base/error.h"
+#include "parax/base/text.h"
+#include "parax/cli/commands.h"
+#include "parax/cli/session.h"
+#include "parax/cli/train_setup.h"
+#include "parax/engine/plan_record.h"
+#include "parax/engine/workers.h"
+
+namespace parax {
+
+int RunPlan(const Options& options) {
+  if (options.model.empty()) FailUsage("--model is missing, such as --model resnet50");
+  const int64_t micro = options.micro_batch.value_or(16);
+  if (micro < 1 || micro > 65536) FailUsage("--micro-batch is {}; it must be 1 to 65536", micro);
+  if (options.layout != "auto" && options.layout != "nhwc" && options.layout != "blocked") {
+    FailUsage("--layout is '{}'; it can be auto, nhwc or blocked", options.layout);
+  }
+  // The same road as training takes, up to where it would allocate.
+  Options train = options;
+  train.data = "synthetic";
+  train.bn_group = micro;
+  const Machine machine = PlanMachine(options);
+  train.instances = static_cast<int>(machine.plan.seats.size());
+  train.batch = micro * train.instances;
+  train.epochs = 1;
+  const TrainSetup setup = ResolveTraining(train);
+  const MemoryEstimate memory = EstimateMemory(setup);
+  PlanOptions plan_options;
+  plan_options.batch = micro;
+  plan_options.blocked = setup.trainer.blocked;
+  plan_options.threads = options.cores_per_instance;
+  plan_options.loss = setup.trainer.loss;
+  Plan plan;
+  Workers worker({setup.trainer.seats[0]});
+  worker.Run([&](int) { plan = Plan::Build(setup.graph, plan_options); });
+
+  const size_t limit = machine.topology.memory_limit_bytes;
+  if (options.json) {
+    nlohmann::ordered_json ops = nlohmann::json::array();
+    for (const PlanOp& op : plan.ops) {
+      ops.push_back({{"name", op.name},
+                     {"implementation", op.kernel->implementation()},
+                     {"flops", op.flops},
+                     {"bytes", op.bytes}});
+    }
+    const nlohmann::ordered_json json = {{"model", setup.config.model.name},
+                                         {"micro_batch", micro},
+                                         {"instances", train.instances},
+                                         {"flops", plan.flops()},
+                                         {"arena_bytes", plan.arena_bytes},
+                                         {"memory",
+                                          {{"parameters", memory.parameters},
+                                           {"optimizer", memory.optimizer},
+                                           {"gradients", memory.gradients},
+                                           {"activations", memory.activations},
+                                           {"input", memory.input},
+                                           {"program", memory.program},
+                                           {"total", memory.total()},
+                                           {"limit", limit}}},
+                                         {"ops", ops}};
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
+  fmt::print("{}: {}, micro-batch {} ({} images a step)\n", setup.config.model.name,
+             MachineLine(machine), micro, *train.batch);
+  fmt::print("{}", Describe(plan, options.verbose));
+  const auto line = [](const char* name, size_t bytes) {
+    fmt::print("  {:<42} {:>9}\n", name, HumanBytes(static_cast<double>(bytes)));
+  };
+  fmt::print("memory of a training run with {} instance{}\n", train.instances,
+             train.instances == 1 ? "" : "s");
+  line("parameters and their packed forms", memory.parameters);
+  line("optimizer states", memory.optimizer);
+  line("gradients", memory.gradients);
+  line("activations and scratch", memory.activations);
+  line("input", memory.input);
+  line("program, libraries, kernels", memory.program);
+  line("together", memory.total());
+  fmt::print("{} of {} allowed\n", memory.total() <= limit ? "fits:" : "DOES NOT FIT:",
+             HumanBytes(static_cast<double>(limit)));
+  return 0;
+}
+
+}  // namespace parax

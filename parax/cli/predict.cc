@@ -1,0 +1,209 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "parax/base/error.h"
+#include "parax/base/file.h"
+#include "parax/base/log.h"
+#include "parax/cli/commands.h"
+#include "parax/cli/npy.h"
+#include "parax/cli/session.h"
+#include "parax/data/pipeline.h"
+
+namespace parax {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMicroBatch = 32;
+
+bool LooksLikeImage(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+// Images of a folder and its subfolders, by name.
+void AddFolder(const fs::path& folder, std::vector<std::string>& files) {
+  std::vector<std::string> found;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
+    if (entry.is_regular_file() && LooksLikeImage(entry.path())) {
+      found.push_back(entry.path().string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  files.insert(files.end(), found.begin(), found.end());
+}
+
+std::vector<std::string> InputFiles(const std::vector<std::string>& inputs) {
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) {
+    if (input == "-") {
+      for (std::string line; std::getline(std::cin, line);) {
+        if (!line.empty()) files.push_back(line);
+      }
+    } else if (fs::is_directory(input)) {
+      AddFolder(input, files);
+    } else {
+      files.push_back(input);  // what can't be read is named later
+    }
+  }
+  return files;
+}
+
+std::string CsvField(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+// Class numbers by falling probability.
+std::vector<size_t> Ranking(const float* p, size_t classes, size_t most) {
+  std::vector<size_t> order(classes);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const size_t n = std::min(most, classes);
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(n), order.end(),
+                    [p](size_t a, size_t b) { return p[a] != p[b] ? p[a] > p[b] : a < b; });
+  order.resize(n);
+  return order;
+}
+
+std::vector<float> Softmax(const float* logits, size_t classes) {
+  const float top = *std::max_element(logits, logits + classes);
+  std::vector<float> p(classes);
+  double sum = 0;
+  for (size_t c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(logits[c]) - top);
+  for (size_t c = 0; c < classes; ++c) {
+    p[c] = static_cast<float>(std::exp(static_cast<double>(logits[c]) - top) / sum);
+  }
+  return p;
+}
+
+std::string CsvRow(const std::string& file, const std::vector<float>& p,
+                   const std::vector<std::string>& classes, size_t top) {
+  std::string row = CsvField(file);
+  for (const size_t c : Ranking(p.data(), classes.size(), top)) {
+    row += fmt::format(",{},{:.6f}", CsvField(classes[c]), p[c]);
+  }
+  return row + "\n";
+}
+
+nlohmann::ordered_json JsonRow(const std::string& file, const std::vector<float>& p,
+                               const std::vector<std::string>& classes, size_t top) {
+  nlohmann::ordered_json predictions = nlohmann::json::array();
+  for (const size_t c : Ranking(p.data(), classes.size(), top)) {
+    predictions.push_back({{"class", classes[c]}, {"probability", p[c]}});
+  }
+  return {{"file", file}, {"predictions", predictions}};
+}
+
+void Deliver(const Options& options, const std::string& text) {
+  if (options.out.empty()) {
+    fmt::print("{}", text);
+  } else {
+    WriteFileAtomically(options.out, text);
+  }
+}
+
+// The raw batch of a .npy file (N, C, H, W, already normalised) to logits.
+int PredictNpy(const Options& options, const LoadedModel& model, const std::string& input) {
+  if (options.out.extension() != ".npy") FailUsage("predicting a .npy needs --out LOGITS.npy");
+  const MappedFile file(input);
+  const NpyArray array = ParseNpy(file.bytes(), input);
+  const int64_t size = model.config.image_size;
+  if (array.shape.size() != 4 || array.shape[1] != 3 || array.shape[2] != size ||
+      array.shape[3] != size || array.shape[0] < 1) {
+    Fail("{} must be of shape (N, 3, {}, {}), N at least 1", input, size, size);
+  }
+  const int64_t n = array.shape[0], pixels = size * size;
+  std::vector<float> nhwc(array.values.size());
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t c = 0; c < 3; ++c) {
+      for (int64_t p = 0; p < pixels; ++p) {
+        nhwc[static_cast<size_t>((i * pixels + p) * 3 + c)] =
+            array.values[static_cast<size_t>((i * 3 + c) * pixels + p)];
+      }
+    }
+  }
+  const Machine machine = PlanMachine(options, static_cast<int>(n));
+  const BatchPlan batches =
+      EvalBatches(n, static_cast<int>(machine.plan.seats.size()), kMicroBatch);
+  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, batches));
+  trainer.Load(model.weights);
+  const std::vector<int32_t> labels(static_cast<size_t>(n), 0);
+  TensorOptions tensor;
+  tensor.plan = batches;
+  const auto source = MakeTensorSource({nhwc, labels, pixels * 3}, tensor);
+  const EvalReport report = trainer.Evaluate(batches, *source, false, /*want_logits=*/true);
+  WriteNpy(options.out, {n, static_cast<int64_t>(model.config.classes.size())}, report.logits);
+  return 0;
+}
+
+}  // namespace
+
+int RunPredict(const Options& options) {
+  SetQuiet(options.quiet || options.json);
+  if (options.model.empty()) FailUsage("--model is missing: a run folder or checkpoint");
+  if (options.inputs.empty()) FailUsage("nothing to predict: name images, folders, '-' or a .npy");
+  if (options.top < 1) FailUsage("--top is {}; it must be at least 1", options.top);
+  const bool json = options.json || options.format == "json";
+  if (!json && options.format != "csv") {
+    FailUsage("--format is '{}'; it can be csv or json", options.format);
+  }
+  const LoadedModel model = LoadModel(options.model);
+  Info("{}", model.line);
+  if (options.inputs.size() == 1 && options.inputs[0].ends_with(".npy")) {
+    return PredictNpy(options, model, options.inputs[0]);
+  }
+  const std::vector<std::string> files = InputFiles(options.inputs);
+  if (files.empty()) Fail("no images found (jpg, jpeg, png)");
+
+  const Split split = SplitFromFiles(files);
+  const Machine machine =
+      PlanMachine(options, static_cast<int>(std::min<int64_t>(split.size(), 4096)));
+  const BatchPlan batches =
+      EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
+  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, batches));
+  trainer.Load(model.weights);
+  const auto input = EvaluationSource(machine, model.config, options, split, batches,
+                                      /*mark_broken=*/true, trainer.stop());
+  const EvalReport report = trainer.Evaluate(batches, *input, false, /*want_logits=*/true);
+
+  const auto& classes = model.config.classes;
+  const auto top = static_cast<size_t>(options.top);
+  std::string csv = "file";
+  for (size_t k = 1; k <= std::min(top, classes.size()); ++k) {
+    csv += fmt::format(",class{},probability{}", k, k);
+  }
+  csv += "\n";
+  nlohmann::ordered_json rows = nlohmann::json::array();
+  size_t broken = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!report.read[i]) {
+      ++broken;
+      Warn("{} is not an image that can be read: left out", files[i]);
+      continue;
+    }
+    const std::vector<float> p = Softmax(report.logits.data() + i * classes.size(), classes.size());
+    if (json) {
+      rows.push_back(JsonRow(files[i], p, classes, top));
+    } else {
+      csv += CsvRow(files[i], p, classes, top);
+    }
+  }
+  Deliver(options, json ? rows.dump(1) + "\n" : csv);
+  if (broken > 0) Warn("{} of {} files could not be read", broken, files.size());
+  return broken > 0 ? 1 : 0;
+}
+
+}  // namespace parax

@@ -1,0 +1,132 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "parax/cli/report.h"
+
+namespace parax {
+namespace {
+
+constexpr double kWidth = 560, kHeight = 260;
+constexpr double kLeft = 56, kRight = 12, kTop = 30, kBottom = 34;
+constexpr size_t kMostPoints = 600;  // drawn a series
+constexpr double kSmoothing = 0.95;
+
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+  void Take(double v) {
+    if (!std::isfinite(v)) return;
+    low = std::min(low, v);
+    high = std::max(high, v);
+  }
+};
+
+// A round step (1, 2 or 5 times a power of ten) that cuts the range into about five.
+double RoundStep(double span) {
+  const double rough = std::max(span, 1e-12) / 5;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (rough <= factor * power) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::vector<std::pair<double, double>> Thinned(
+    const std::vector<std::pair<double, double>>& points) {
+  const size_t stride = points.size() / kMostPoints + 1;
+  std::vector<std::pair<double, double>> thin;
+  for (size_t i = 0; i < points.size(); i += stride) thin.push_back(points[i]);
+  if (!points.empty() && (points.size() - 1) % stride != 0) thin.push_back(points.back());
+  return thin;
+}
+
+std::vector<std::pair<double, double>> RunningMean(std::vector<std::pair<double, double>> points) {
+  double mean = 0, weight = 0;
+  for (auto& [step, value] : points) {
+    mean = kSmoothing * mean + (1 - kSmoothing) * value;
+    weight = kSmoothing * weight + (1 - kSmoothing);
+    value = mean / weight;
+  }
+  return points;
+}
+
+class Chart {
+ public:
+  Chart(Range x, Range y) : x_(x), y_(y) {
+    const double margin = 0.05 * (y_.high - y_.low) + (y_.high == y_.low ? 0.5 : 0);
+    y_.low -= margin;
+    y_.high += margin;
+    if (x_.high == x_.low) x_.high = x_.low + 1;
+  }
+  double X(double v) const {
+    return kLeft + (v - x_.low) / (x_.high - x_.low) * (kWidth - kLeft - kRight);
+  }
+  double Y(double v) const {
+    return kHeight - kBottom - (v - y_.low) / (y_.high - y_.low) * (kHeight - kTop - kBottom);
+  }
+  std::string Axes(bool percent) const {
+    std::string svg;
+    const double dy = RoundStep(y_.high - y_.low);
+    for (double v = std::ceil(y_.low / dy) * dy; v <= y_.high; v += dy) {
+      svg += fmt::format(
+          "<line class=grid x1={:.1f} x2={:.1f} y1={:.1f} y2={:.1f} /><text class=tick x={:.1f} "
+          "y={:.1f} text-anchor=end>{}</text>\n",
+          kLeft, kWidth - kRight, Y(v), Y(v), kLeft - 6, Y(v) + 4,
+          percent ? fmt::format("{:g}%", std::round(1000 * v) / 10)
+                  : fmt::format("{:g}", std::abs(v) < dy / 2 ? 0.0 : v));
+    }
+    const double dx = RoundStep(x_.high - x_.low);
+    for (double v = std::ceil(x_.low / dx) * dx; v <= x_.high; v += dx) {
+      svg += fmt::format("<text class=tick x={:.1f} y={:.1f} text-anchor=middle>{:g}</text>\n",
+                         X(v), kHeight - kBottom + 16, v);
+    }
+    return svg + fmt::format("<text class=tick x={:.1f} y={:.1f} text-anchor=end>step</text>\n",
+                             kWidth - kRight, kHeight - 4);
+  }
+  std::string Line(const std::vector<std::pair<double, double>>& points, size_t colour,
+                   bool faint) const {
+    std::string path;
+    for (const auto& [step, value] : points) {
+      if (std::isfinite(value)) path += fmt::format(" {:.1f},{:.1f}", X(step), Y(value));
+    }
+    return fmt::format("<polyline class=\"line c{}{}\" points=\"{}\" />\n", colour,
+                       faint ? " faint" : "", path);
+  }
+
+ private:
+  Range x_, y_;
+};
+
+}  // namespace
+
+std::string SvgChart(const std::string& title, const std::vector<ReportSeries>& series,
+                     bool smooth_first, bool percent) {
+  Range x, y;
+  for (const ReportSeries& s : series) {
+    for (const auto& [step, value] : s.points) {
+      x.Take(step);
+      y.Take(value);
+    }
+  }
+  if (y.high < y.low) return "";
+  const Chart chart(x, y);
+  std::string svg = fmt::format(
+      "<svg viewBox=\"0 0 {} {}\" role=img aria-label=\"{}\">\n<text class=title x={} "
+      "y=16>{}</text>\n",
+      kWidth, kHeight, EscapeHtml(title), kLeft, EscapeHtml(title));
+  svg += chart.Axes(percent);
+  double legend = kWidth - kRight;
+  for (size_t i = 0; i < series.size(); ++i) {
+    const bool smooth = smooth_first && i == 0 && series[i].points.size() > 20;
+    svg += chart.Line(Thinned(series[i].points), i, smooth);
+    if (smooth) svg += chart.Line(Thinned(RunningMean(series[i].points)), i, false);
+    if (series.size() < 2) continue;
+    svg += fmt::format("<text class=\"legend t{}\" x={:.1f} y=16 text-anchor=end>{}</text>\n", i,
+                       legend, EscapeHtml(series[i].name));
+    legend -= 9 + 7.2 * static_cast<double>(series[i].name.size());
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace parax
