@@ -15,7 +15,7 @@
 
 #include "parax/base/error.h"
 #include "parax/base/sequence.h"
-#include "parax/data/bell.h"
+#include "parax/base/bell.h"
 #include "parax/data/binding.h"
 #include "parax/data/cursor.h"
 #include "parax/data/sample_decoder.h"

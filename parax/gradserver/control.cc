@@ -1,9 +1,3 @@
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <climits>
-#include <ctime>
 #include <memory>
 
 #include "parax/gradserver/control_internal.h"
@@ -33,23 +27,7 @@ void Construct(Counter* array, size_t count, uint64_t value) {
 }  // namespace
 
 // Not FUTEX_PRIVATE: the word may be shared with another process.
-void Bell::Ring() {
-  // Sequentially consistent, so that either we see the sleeper or it sees the new number.
-  rings_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) != 0) {
-    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&rings_), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
-            0);
-  }
-}
-
-void Bell::Sleep(uint32_t seen, int64_t nanoseconds) {
-  const timespec timeout{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&rings_), FUTEX_WAIT, seen, &timeout, nullptr, 0);
-  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-size_t Control::Bind(const Layout& layout, size_t leaves, std::byte* base) {
+size_t Control::Bind(const ServerLayout& layout, size_t leaves, std::byte* base) {
   const size_t buckets = layout.buckets.size();
   const size_t tasks = layout.tasks.size();
   active_row = RoundUp(leaves, 32);
@@ -78,7 +56,7 @@ size_t Control::Bind(const Layout& layout, size_t leaves, std::byte* base) {
   return at - reinterpret_cast<uintptr_t>(base);
 }
 
-void Control::Reset(const Layout& layout, size_t leaves, uint64_t iteration) {
+void Control::Reset(const ServerLayout& layout, size_t leaves, uint64_t iteration) {
   const size_t buckets = layout.buckets.size();
   Construct(arrived, buckets, iteration * leaves);
   Construct(updated, buckets);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "parax/base/bell.h"
 #include "parax/base/sequence.h"
 #include "parax/gradserver/layout_internal.h"
 
@@ -15,17 +16,7 @@ struct alignas(64) Counter {
   std::atomic<uint64_t> n{0};
 };
 
-// Lets the leaves of a domain sleep until anything may have changed. Works across processes.
-class alignas(64) Bell {
- public:
-  uint32_t now() const { return rings_.load(std::memory_order_seq_cst); }
-  void Ring();
-  // Until the bell has rung since now() gave `seen`, or about the time given is over.
-  void Sleep(uint32_t seen, int64_t nanoseconds);
-
- private:
-  std::atomic<uint32_t> rings_{0};
-  std::atomic<uint32_t> sleepers_{0};
+std::atomic<uint32_t> sleepers_{0};
 };
 
 // What a leaf says about one iteration; two are kept, by parity. Written in BeginIteration and
@@ -55,13 +46,13 @@ struct Control {
   static constexpr uint64_t kRecords = 8;
 
   // Sets the pointers for a block at `base`; returns the block's size (also for a null base).
-  size_t Bind(const Layout& layout, size_t leaves, std::byte* base);
+  size_t Bind(const ServerLayout& layout, size_t leaves, std::byte* base);
   // Value of moments_arrived when all leaves' moments of `iteration` are there.
   static uint64_t MomentArrivals(uint64_t iteration, size_t leaves) {
     return leaves * ((iteration + 1) / 2);
   }
   // Constructs every word as it stands when `iteration` updates are in.
-  void Reset(const Layout& layout, size_t leaves, uint64_t iteration);
+  void Reset(const ServerLayout& layout, size_t leaves, uint64_t iteration);
 
   // Of each bucket.
   Counter* arrived = nullptr;   // Publish calls: leaves * iteration when all are there

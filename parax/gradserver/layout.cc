@@ -15,7 +15,7 @@ size_t SliceElements(const ServerOptions& options) {
   return std::min(options.slice_bytes, kSliceTraffic / streams) / sizeof(float);
 }
 
-void CutParameters(const ServerOptions& options, Layout& layout) {
+void CutParameters(const ServerOptions& options, ServerLayout& layout) {
   size_t bytes = 0;  // of the bucket being filled
   for (const ParameterSpec& spec : options.parameters) {
     if (spec.elements == 0) Fail("parameter {} has no elements", spec.name);
@@ -26,10 +26,10 @@ void CutParameters(const ServerOptions& options, Layout& layout) {
       bytes = 0;
     }
     bytes += size;
-    Layout::Parameter parameter{.offset = layout.floats,
-                                .elements = spec.elements,
-                                .bucket = layout.bucket_count() - 1,
-                                .first_chunk = static_cast<uint32_t>(layout.chunks.size())};
+    ServerLayout::Parameter parameter{.offset = layout.floats,
+                                      .elements = spec.elements,
+                                      .bucket = layout.bucket_count() - 1,
+                                      .first_chunk = static_cast<uint32_t>(layout.chunks.size())};
     const uint32_t index = static_cast<uint32_t>(layout.parameters.size());
     for (size_t at = 0; at < spec.elements; at += kChunk) {
       const size_t count = std::min(kChunk, spec.elements - at);
@@ -42,11 +42,11 @@ void CutParameters(const ServerOptions& options, Layout& layout) {
   }
 }
 
-void CutBuckets(const ServerOptions& options, Layout& layout) {
+void CutBuckets(const ServerOptions& options, ServerLayout& layout) {
   const size_t most = SliceElements(options);
-  for (Layout::Bucket& bucket : layout.buckets) {
+  for (ServerLayout::Bucket& bucket : layout.buckets) {
     bucket.first_slice = static_cast<uint32_t>(layout.slice_chunks.size());
-    const Layout::Parameter& last = layout.parameters[bucket.last_parameter - 1];
+    const ServerLayout::Parameter& last = layout.parameters[bucket.last_parameter - 1];
     size_t elements = 0;  // of the slice being filled; starts a new one when it would overflow
     for (uint32_t c = layout.parameters[bucket.first_parameter].first_chunk;
          c < last.first_chunk + last.chunks; ++c) {
@@ -61,7 +61,7 @@ void CutBuckets(const ServerOptions& options, Layout& layout) {
   layout.slice_chunks.push_back(static_cast<uint32_t>(layout.chunks.size()));
 }
 
-void CutMoments(const ServerOptions& options, Layout& layout) {
+void CutMoments(const ServerOptions& options, ServerLayout& layout) {
   const size_t batches = options.leaf_domain.size() * options.max_micro_batches;
   const size_t bytes = 2 * sizeof(float) * batches;  // a channel
   const size_t blocks = options.slice_bytes / bytes / MomentPool::kChannels;
@@ -79,8 +79,8 @@ void CutMoments(const ServerOptions& options, Layout& layout) {
 }
 
 // Slices are owned by number, round robin over the domains that have leaves to run them.
-void AddTask(Layout& layout, TaskKind kind, int bucket, uint32_t first, uint32_t slices) {
-  Layout::Task task{.kind = kind, .bucket = bucket, .slices = slices, .shares = {}};
+void AddTask(ServerLayout& layout, TaskKind kind, int bucket, uint32_t first, uint32_t slices) {
+  ServerLayout::Task task{.kind = kind, .bucket = bucket, .slices = slices, .shares = {}};
   for (uint32_t owner = 0; owner < layout.owners; ++owner) {
     const uint32_t skip = (owner + layout.owners - first % layout.owners) % layout.owners;
     const uint32_t count = skip < slices ? (slices - skip - 1) / layout.owners + 1 : 0;
@@ -91,7 +91,7 @@ void AddTask(Layout& layout, TaskKind kind, int bucket, uint32_t first, uint32_t
 
 }  // namespace
 
-Layout::Layout(const ServerOptions& options)
+ServerLayout::ServerLayout(const ServerOptions& options)
     : two_phases(options.policy == UpdatePolicy::kCommit ||
                  options.optimizer.kind == OptimizerKind::kLars),
       owner(options.domain_node.size(), -1) {

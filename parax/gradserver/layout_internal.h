@@ -24,7 +24,7 @@ enum class TaskKind : uint8_t {
 // same in every process: computed from the options alone. All arrays of floats (masters, EMA,
 // states, gradient slots, the reduced copy) share one order, in which a parameter starts on a cache
 // line.
-struct Layout {
+struct ServerLayout {
   struct Parameter {
     size_t offset = 0, elements = 0;
     int bucket = 0;
@@ -51,7 +51,7 @@ struct Layout {
     std::vector<Share> shares;  // one an owner
   };
 
-  explicit Layout(const ServerOptions& options);
+  explicit ServerLayout(const ServerOptions& options);
 
   int UpdateTask(int bucket) const { return bucket_count() - 1 - bucket; }
   int FirstTask(int bucket) const { return (two_phases ? 2 : 1) * bucket_count() - 1 - bucket; }

@@ -6,8 +6,8 @@
 namespace parax {
 namespace {
 
-constexpr int kSpins = 500;                        // looks before a leaf goes to sleep
-constexpr int64_t kSleepNanoseconds = 20'000'000;  // between looks at stop flag and deadline
+constexpr int kSpins = 500;                      // looks before a leaf goes to sleep
+constexpr std::chrono::milliseconds kSleep{20};  // between looks at stop flag and deadline
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Outcome GradientServer::Impl::Await(Leaf& leaf, const Sequence& sequence, uint64
       continue;
     }
     // Looking again after `seen` was read: whatever happens later rings, and the sleep ends.
-    const uint32_t seen = bell.now();
+    const uint32_t seen = bell.count();
     if (HasWork(leaf.owner)) continue;
     if (sequence.reached(n)) return Outcome::kOk;
     if (Clock::now() >= deadline) {
@@ -38,7 +38,7 @@ Outcome GradientServer::Impl::Await(Leaf& leaf, const Sequence& sequence, uint64
       stop.Fail(Outcome::kTimeout, name.what, name.index);
       return Outcome::kTimeout;
     }
-    bell.Sleep(seen, kSleepNanoseconds);
+    bell.Wait(seen, kSleep);
   }
 }
 

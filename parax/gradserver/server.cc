@@ -116,7 +116,7 @@ void GradientServer::Impl::StartAt(uint64_t iteration) {
 
 void GradientServer::Impl::WriteForms(const float* values) {
   for (size_t p = 0; p < layout.parameters.size(); ++p) {
-    const Layout::Parameter& parameter = layout.parameters[p];
+    const ServerLayout::Parameter& parameter = layout.parameters[p];
     const std::vector<IndexMap>& maps = options.parameters[p].forms;
     for (const Forms& domain : forms) {
       for (size_t f = 0; f < maps.size(); ++f) {
@@ -143,16 +143,16 @@ int GradientServer::bucket_of(int parameter) const {
 }
 
 std::span<float> GradientServer::master(int parameter) {
-  const Layout::Parameter& p = impl_->layout.parameters[parameter];
+  const ServerLayout::Parameter& p = impl_->layout.parameters[parameter];
   return {impl_->masters + p.offset, p.elements};
 }
 std::span<float> GradientServer::ema(int parameter) {
-  const Layout::Parameter& p = impl_->layout.parameters[parameter];
+  const ServerLayout::Parameter& p = impl_->layout.parameters[parameter];
   if (impl_->emas == nullptr) return {};
   return {impl_->emas + p.offset, p.elements};
 }
 std::span<float> GradientServer::state(int parameter, int index) {
-  const Layout::Parameter& p = impl_->layout.parameters[parameter];
+  const ServerLayout::Parameter& p = impl_->layout.parameters[parameter];
   return {impl_->states[index] + p.offset, p.elements};
 }
 std::span<float> GradientServer::running_mean(int moment) {

@@ -65,17 +65,18 @@ struct GradientServer::Impl {
   Outcome Commit(uint64_t iteration);
 
   // ---- slices.cc (hot) ----
-  void RunSlice(Leaf& leaf, const Layout::Task& task, uint32_t slice, uint64_t iteration);
-  void RunGradientSlice(Leaf& leaf, const Layout::Task& task, uint32_t slice, uint64_t iteration);
-  void RunMomentSlice(const Layout::MomentSlice& slice, uint64_t iteration);
-  void UpdateChunk(const Layout::Chunk& chunk, const float* gradient, const Coefficients& c,
+  void RunSlice(Leaf& leaf, const ServerLayout::Task& task, uint32_t slice, uint64_t iteration);
+  void RunGradientSlice(Leaf& leaf, const ServerLayout::Task& task, uint32_t slice,
+                        uint64_t iteration);
+  void RunMomentSlice(const ServerLayout::MomentSlice& slice, uint64_t iteration);
+  void UpdateChunk(const ServerLayout::Chunk& chunk, const float* gradient, const Coefficients& c,
                    uint64_t iteration);
   double Norm(const double* squares, int parameter) const;
   void SetLocalRates(int first_parameter, int last_parameter, double clip);
 
   const ServerOptions options;
   StopFlag& stop;
-  const Layout layout;
+  const ServerLayout layout;
   const Kernels& kernels;
   const Kernels::Update update;
   const bool lars, commit;

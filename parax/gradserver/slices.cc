@@ -9,7 +9,7 @@
 
 namespace parax {
 
-void GradientServer::Impl::RunSlice(Leaf& leaf, const Layout::Task& task, uint32_t slice,
+void GradientServer::Impl::RunSlice(Leaf& leaf, const ServerLayout::Task& task, uint32_t slice,
                                     uint64_t iteration) {
   if (task.kind == TaskKind::kMoments) {
     RunMomentSlice(layout.moment_slices[slice], iteration);
@@ -18,8 +18,8 @@ void GradientServer::Impl::RunSlice(Leaf& leaf, const Layout::Task& task, uint32
   }
 }
 
-void GradientServer::Impl::RunGradientSlice(Leaf& leaf, const Layout::Task& task, uint32_t slice,
-                                            uint64_t iteration) {
+void GradientServer::Impl::RunGradientSlice(Leaf& leaf, const ServerLayout::Task& task,
+                                            uint32_t slice, uint64_t iteration) {
   const BucketWords& words = control.bucket[task.bucket];
   const std::span<const uint16_t> active(control.active + task.bucket * control.active_row,
                                          words.active);
@@ -29,7 +29,7 @@ void GradientServer::Impl::RunGradientSlice(Leaf& leaf, const Layout::Task& task
   Coefficients coefficients;
   uint32_t coefficients_of = UINT32_MAX;
   for (uint32_t i = layout.slice_chunks[slice]; i < layout.slice_chunks[slice + 1]; ++i) {
-    const Layout::Chunk& chunk = layout.chunks[i];
+    const ServerLayout::Chunk& chunk = layout.chunks[i];
     const size_t offset = layout.chunk_offset(chunk);
     float* const mean = task.kind == TaskKind::kFused ? leaf.chunk : reduced + offset;
     if (task.kind != TaskKind::kUpdate) {
@@ -51,7 +51,7 @@ void GradientServer::Impl::RunGradientSlice(Leaf& leaf, const Layout::Task& task
   }
 }
 
-void GradientServer::Impl::UpdateChunk(const Layout::Chunk& chunk, const float* gradient,
+void GradientServer::Impl::UpdateChunk(const ServerLayout::Chunk& chunk, const float* gradient,
                                        const Coefficients& c, uint64_t iteration) {
   const size_t offset = layout.chunk_offset(chunk);
   float* const w = masters + offset;
@@ -69,7 +69,7 @@ void GradientServer::Impl::UpdateChunk(const Layout::Chunk& chunk, const float* 
 }
 
 double GradientServer::Impl::Norm(const double* squares, int parameter) const {
-  const Layout::Parameter& p = layout.parameters[parameter];
+  const ServerLayout::Parameter& p = layout.parameters[parameter];
   double sum = 0;
   for (uint32_t i = 0; i < p.chunks; ++i) sum += squares[p.first_chunk + i];
   return std::sqrt(sum);
@@ -84,7 +84,8 @@ void GradientServer::Impl::SetLocalRates(int first_parameter, int last_parameter
   }
 }
 
-void GradientServer::Impl::RunMomentSlice(const Layout::MomentSlice& slice, uint64_t iteration) {
+void GradientServer::Impl::RunMomentSlice(const ServerLayout::MomentSlice& slice,
+                                          uint64_t iteration) {
   const size_t row = RoundUp(options.moments[slice.moment].channels, kLine);
   const size_t start = iteration % 2 * layout.moment_floats + layout.moment_offset[slice.moment];
   for (size_t c = slice.first; c < slice.last; c += MomentPool::kChannels) {

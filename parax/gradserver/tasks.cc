@@ -39,7 +39,7 @@ Outcome GradientServer::Impl::RunReady(Leaf& leaf, bool& ran) {
 // clears the bit before running the slice, and the task cannot open for the next iteration before
 // that slice is done: setting and clearing never cross.
 bool GradientServer::Impl::Claim(int task, uint32_t owner, uint64_t& iteration, uint32_t& slice) {
-  const Layout::Share share = layout.tasks[task].shares[owner];
+  const ServerLayout::Share share = layout.tasks[task].shares[owner];
   std::atomic<uint64_t>& ticket = control.ticket[task * layout.owners + owner].n;
   uint64_t number = ticket.load(std::memory_order_acquire);
   do {
@@ -58,13 +58,13 @@ bool GradientServer::Impl::Claim(int task, uint32_t owner, uint64_t& iteration, 
 
 // Whoever finishes the last slice of a task goes on with what follows from it.
 Outcome GradientServer::Impl::Finish(int task, uint64_t iteration) {
-  const Layout::Task& t = layout.tasks[task];
+  const ServerLayout::Task& t = layout.tasks[task];
   const uint64_t done = control.done[task].n.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (done != iteration * t.slices) return Outcome::kOk;
   switch (t.kind) {
     case TaskKind::kReduce: {
       if (!commit) {
-        const Layout::Bucket& bucket = layout.buckets[t.bucket];
+        const ServerLayout::Bucket& bucket = layout.buckets[t.bucket];
         SetLocalRates(bucket.first_parameter, bucket.last_parameter, 1);
         Open(layout.UpdateTask(t.bucket), iteration);
         break;
