@@ -16,9 +16,6 @@ struct alignas(64) Counter {
   std::atomic<uint64_t> n{0};
 };
 
-std::atomic<uint32_t> sleepers_{0};
-};
-
 // What a leaf says about one iteration; two are kept, by parity. Written in BeginIteration and
 // until the leaf's first Publish, read by those who see all leaves' arrivals.
 struct LeafWords {
