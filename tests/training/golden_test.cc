@@ -157,8 +157,9 @@ TEST_P(GoldenTest, InstancesAgreeWithFrozenNorm) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, GoldenTest, testing::Bool(),
-                         [](const auto& instance) { return instance.param ? "Blocked" : "ChannelsLast"; });
+INSTANTIATE_TEST_SUITE_P(Layouts, GoldenTest, testing::Bool(), [](const auto& instance) {
+  return instance.param ? "Blocked" : "ChannelsLast";
+});
 
 }  // namespace
 }  // namespace parax::test
