@@ -63,13 +63,13 @@ void* aligned_alloc(size_t alignment, size_t size) {
 }
 }
 
-void* operator new(size_t size) {
+__attribute__((noinline)) void* operator new(size_t size) {
   Count(size, __builtin_return_address(0));
   if (void* p = __libc_malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { free(p); }
-void operator delete(void* p, size_t) noexcept { free(p); }
+__attribute__((noinline)) void operator delete(void* p) noexcept { free(p); }
+__attribute__((noinline)) void operator delete(void* p, size_t) noexcept { free(p); }
 
 namespace parax::test {
 namespace {

@@ -75,7 +75,7 @@ bool SameBits(const TensorMap& a, const TensorMap& b) {
   return true;
 }
 
-Result Run(const Graph& graph, TrainerOptions options, uint64_t iterations) {
+Result TrainOnce(const Graph& graph, TrainerOptions options, uint64_t iterations) {
   const Data data = RandomData(options.train.samples);
   Trainer trainer(graph, options);
   trainer.Load(InitTensors(graph, 3));
@@ -110,11 +110,11 @@ TEST(TrainingTest, SameBitsWhateverTheTiming) {
   TrainerOptions options = Options(3, 33, 12, 2);
   options.ema_decay = 0.9;
   options.clip_norm = 0.5;
-  const Result first = Run(graph, options, 10);
+  const Result first = TrainOnce(graph, options, 10);
   for (int i = 0; i < 3; ++i) {
     RandomDelays delays;
     options.hook = &delays;
-    const Result again = Run(graph, options, 10);
+    const Result again = TrainOnce(graph, options, 10);
     EXPECT_EQ(again.losses, first.losses);
     EXPECT_TRUE(SameBits(again.weights, first.weights));
     EXPECT_TRUE(SameBits(again.ema, first.ema));
@@ -124,13 +124,13 @@ TEST(TrainingTest, SameBitsWhateverTheTiming) {
 TEST(TrainingTest, DomainsAndPolicyLeaveTheBitsAsTheyAre) {
   const Graph graph = SmallGraph(true);
   TrainerOptions options = Options(4, 32, 16, 4);
-  const Result first = Run(graph, options, 6);
+  const Result first = TrainOnce(graph, options, 6);
   for (const int domains : {1, 2, 4}) {
     for (const UpdatePolicy policy : {UpdatePolicy::kEager, UpdatePolicy::kCommit}) {
       options.seats = UnboundSeats(4, domains);
       options.domain_nodes.assign(static_cast<size_t>(domains), -1);
       options.policy = policy;
-      const Result again = Run(graph, options, 6);
+      const Result again = TrainOnce(graph, options, 6);
       EXPECT_EQ(again.losses, first.losses);
       EXPECT_TRUE(SameBits(again.weights, first.weights)) << domains;
     }
@@ -142,9 +142,9 @@ TEST(TrainingTest, DomainsAndPolicyLeaveTheBitsAsTheyAre) {
 TEST(TrainingTest, UnevenBatchesAreMeansOverSamples) {
   const Graph graph = SmallGraph(false);
   for (const int64_t samples : {9, 10, 11, 13}) {
-    const Result one = Run(graph, Options(1, samples, 8, 8), 4);
+    const Result one = TrainOnce(graph, Options(1, samples, 8, 8), 4);
     for (const auto& [instances, micro] : {std::pair{2, 4}, {3, 8}, {5, 1}}) {
-      const Result shared = Run(graph, Options(instances, samples, 8, micro), 4);
+      const Result shared = TrainOnce(graph, Options(instances, samples, 8, micro), 4);
       for (size_t i = 0; i < one.losses.size(); ++i) {
         EXPECT_NEAR(shared.losses[i], one.losses[i], 1e-5) << samples << " " << instances;
       }
@@ -156,7 +156,7 @@ TEST(TrainingTest, UnevenBatchesAreMeansOverSamples) {
 
 TEST(TrainingTest, OneSampleOverThreeInstancesWithNorm) {
   const Graph graph = SmallGraph(true);
-  const Result result = Run(graph, Options(3, 7, 6, 2), 6);  // every second batch: one sample
+  const Result result = TrainOnce(graph, Options(3, 7, 6, 2), 6);  // every second batch: one sample
   for (const auto& [name, tensor] : result.weights) {
     for (const float v : tensor.values) ASSERT_TRUE(std::isfinite(v)) << name;
   }
@@ -166,7 +166,7 @@ TEST(TrainingTest, ResumesExactly) {
   const Graph graph = SmallGraph(true);
   TrainerOptions options = Options(2, 24, 8, 4);
   options.ema_decay = 0.9;
-  const Result whole = Run(graph, options, 9);
+  const Result whole = TrainOnce(graph, options, 9);
 
   const Data data = RandomData(24);
   TensorMap weights, ema, optimizer;
@@ -210,7 +210,7 @@ TEST(TrainingTest, AllLeavesStopAfterTheSameIteration) {
   EXPECT_LT(end.iteration, 100u);
   EXPECT_EQ(end.iteration, reported);
   // The same weights as a run of that length.
-  EXPECT_TRUE(SameBits(trainer.Weights(), Run(graph, options, end.iteration).weights));
+  EXPECT_TRUE(SameBits(trainer.Weights(), TrainOnce(graph, options, end.iteration).weights));
 }
 
 // Case O: the loss turns NaN; the message names step and layer, and the weights are the last good.
@@ -248,7 +248,7 @@ TEST(TrainingTest, OverflowInALayerIsNamed) {
 TEST(TrainingTest, FrozenLayersStayAsTheyAre) {
   Graph graph = SmallGraph(true);
   graph.Freeze({"conv1", "bn1"});
-  const Result result = Run(graph, Options(2, 24, 8, 4), 4);
+  const Result result = TrainOnce(graph, Options(2, 24, 8, 4), 4);
   const TensorMap before = InitTensors(graph, 3);
   for (const auto& [name, tensor] : before) {
     const bool frozen = name.starts_with("conv1") || name.starts_with("bn1");
