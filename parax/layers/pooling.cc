@@ -9,6 +9,11 @@
 namespace parax {
 namespace {
 
+// The first maximum stays, and so does a NaN.
+PARAX_INLINE inline bool Replaces(float value, float best) {
+  return static_cast<int>(value > best) | static_cast<int>(value != value);
+}
+
 // One pooling, as its kernels capture it. Own kernels: a library's average differs from PyTorch's
 // where ceil mode lets a window hang over the padding.
 struct Pool {
@@ -79,7 +84,7 @@ struct Pool {
         if (chosen == nullptr) {
           ForWindow(w, [=](int64_t from, int32_t) PARAX_INLINE {
             for (int64_t c = 0; c < lanes; ++c) {
-              best[c] = in0[from + c] <= best[c] ? best[c] : in0[from + c];
+              best[c] = Replaces(in0[from + c], best[c]) ? in0[from + c] : best[c];
             }
           });
           return;
@@ -89,9 +94,9 @@ struct Pool {
         for (int64_t c = 0; c < lanes; ++c) index[c] = first;
         ForWindow(w, [=](int64_t from, int32_t pixel) PARAX_INLINE {
           for (int64_t c = 0; c < lanes; ++c) {
-            const bool keep = in0[from + c] <= best[c];
-            index[c] = keep ? index[c] : pixel;
-            best[c] = keep ? best[c] : in0[from + c];
+            const bool replace = Replaces(in0[from + c], best[c]);
+            index[c] = replace ? pixel : index[c];
+            best[c] = replace ? in0[from + c] : best[c];
           }
         });
       });

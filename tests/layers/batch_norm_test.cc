@@ -1,0 +1,176 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "parax/layers/isa.h"
+#include "tests/layers/harness.h"
+
+namespace parax::testing {
+namespace {
+
+struct Reference {
+  Values y, dx, dweight, dbias;
+  std::vector<double> mean, variance;
+};
+
+// Batch norm by its definition, in double (torch.nn.BatchNorm2d); `fixed`: mean and variance given.
+Reference Naive(const LayerRun& run, const Dims& d, bool relu, bool fixed) {
+  const auto channels = static_cast<size_t>(d[1]);
+  const auto pixels = static_cast<size_t>(d[2] * d[3]);
+  const double count = static_cast<double>(static_cast<size_t>(d[0]) * pixels);
+  const Values& x = run.inputs[0];
+  Reference r;
+  r.y = r.dx = x;
+  r.dweight.resize(channels);
+  r.dbias.resize(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    const auto each = [&](auto body) {
+      for (size_t n = 0; n < static_cast<size_t>(d[0]); ++n) {
+        for (size_t p = 0; p < pixels; ++p) body((n * channels + c) * pixels + p);
+      }
+    };
+    double mean = 0, variance = 0;
+    each([&](size_t i) { mean += x[i] / count; });
+    each([&](size_t i) { variance += (x[i] - mean) * (x[i] - mean) / count; });
+    if (fixed) {
+      mean = run.states[0][c];
+      variance = run.states[1][c];
+    }
+    r.mean.push_back(mean);
+    r.variance.push_back(variance);
+    const double inverse = 1 / std::sqrt(variance + 1e-5);
+    double sum = 0, dot = 0;
+    const auto gradient = [&](size_t i) {
+      const double y = (x[i] - mean) * inverse * run.params[0][c] + run.params[1][c];
+      return relu && y <= 0 ? 0.0 : static_cast<double>(run.output_grad[i]);
+    };
+    each([&](size_t i) {
+      const double y = (x[i] - mean) * inverse * run.params[0][c] + run.params[1][c];
+      r.y[i] = static_cast<float>(relu ? std::max(0.0, y) : y);
+      sum += gradient(i);
+      dot += gradient(i) * (x[i] - mean) * inverse;
+    });
+    r.dweight[c] = static_cast<float>(dot);
+    r.dbias[c] = static_cast<float>(sum);
+    each([&](size_t i) {
+      const double xhat = (x[i] - mean) * inverse;
+      const double centred = fixed ? gradient(i) : gradient(i) - sum / count - xhat * dot / count;
+      r.dx[i] = static_cast<float>(run.params[0][c] * inverse * centred);
+    });
+  }
+  return r;
+}
+
+void Prepare(LayerRun& run) {
+  run.params[0] = RandomValues(run.params[0].size(), 11, 0.5, 1.5);
+  run.params[1] = RandomValues(run.params[1].size(), 12);
+  run.states[0] = RandomValues(run.states[0].size(), 13);
+  run.states[1] = RandomValues(run.states[1].size(), 14, 0.5, 2);
+}
+
+TEST(BatchNorm, MatchesDefinition) {
+  for (const Dims& dims : {Dims{2, 1, 3, 5}, Dims{3, 17, 5, 7}, Dims{4, 32, 9, 8},
+                           Dims{1, 64, 4, 4}, Dims{5, 24, 40, 13}}) {
+    for (const bool blocked : {false, true}) {
+      for (const bool relu : {false, true}) {
+        for (const int threads : {1, 2, 3}) {
+          LayerRun run(BatchNorm({.channels = dims[1], .relu = relu}),
+                       Request({dims}, Mode::kTraining, blocked, threads));
+          Prepare(run);
+          ASSERT_EQ(run.Forward(), Outcome::kOk);
+          ASSERT_EQ(run.Backward(), Outcome::kOk);
+          const Reference r = Naive(run, dims, relu, false);
+          ExpectNear(run.output(), r.y, 2e-6, "output");
+          ExpectNear(run.input_grad(0), r.dx, 2e-5, "input gradient");
+          ExpectNear(run.param_grad(0), r.dweight, 1e-4, "weight gradient");
+          ExpectNear(run.param_grad(1), r.dbias, 1e-4, "bias gradient");
+          for (size_t c = 0; c < r.mean.size(); ++c) {
+            EXPECT_NEAR(run.saved(0)[c], r.mean[c], 1e-6);
+            EXPECT_NEAR(run.saved(1)[c], r.variance[c], 1e-6);
+          }
+          EXPECT_EQ(run.compiled().statistics_count,
+                    static_cast<double>(dims[0] * dims[2] * dims[3]));
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchNorm, FrozenUsesRunningStatistics) {
+  const Dims dims = {3, 17, 5, 7};
+  for (const bool train_params : {false, true}) {
+    CompileRequest request = Request({dims});
+    request.need_param_grad = train_params;
+    LayerRun run(BatchNorm({.channels = 17, .relu = true, .frozen = true}), request);
+    Prepare(run);
+    ASSERT_EQ(run.Forward(), Outcome::kOk);
+    ASSERT_EQ(run.Backward(), Outcome::kOk);
+    const Reference r = Naive(run, dims, true, true);
+    ExpectNear(run.output(), r.y, 2e-6, "output");
+    ExpectNear(run.input_grad(0), r.dx, 2e-5, "input gradient");
+    EXPECT_EQ(run.compiled().saved_mean, -1);
+    if (!train_params) continue;
+    ExpectNear(run.param_grad(0), r.dweight, 1e-4, "weight gradient");
+    ExpectNear(run.param_grad(1), r.dbias, 1e-4, "bias gradient");
+  }
+}
+
+TEST(BatchNorm, EvaluationUsesRunningStatisticsAlsoInPlace) {
+  const Dims dims = {3, 17, 5, 7};
+  for (const bool in_place : {false, true}) {
+    LayerRun run(BatchNorm({.channels = 17}), Request({dims}, Mode::kEvaluation), in_place);
+    Prepare(run);
+    const Reference r = Naive(run, dims, false, true);
+    ASSERT_EQ(run.Forward(), Outcome::kOk);
+    ExpectNear(run.output(), r.y, 2e-6, "output");
+  }
+}
+
+TEST(BatchNorm, Jacobian) {
+  LayerRun run(BatchNorm({.channels = 3}), Request({{4, 3, 3, 5}}));
+  Prepare(run);
+  ExpectGradientsMatch(run);
+}
+
+// Case E: variance must not cancel where the mean is large.
+TEST(BatchNorm, LargeMeanDoesNotCancel) {
+  LayerRun run(BatchNorm({.channels = 1}), Request({{1, 1, 2, 2}}));
+  run.inputs[0] = {40000, 40001, 40002, 40003};
+  run.params = {{1}, {0}};
+  ASSERT_EQ(run.Forward(), Outcome::kOk);
+  const Values expected = {-1.34164f, -0.44721f, 0.44721f, 1.34164f};
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(run.output()[i], expected[i], 1e-5);
+
+  LayerRun constant(BatchNorm({.channels = 1}), Request({{1, 1, 16, 16}}));
+  std::fill(constant.inputs[0].begin(), constant.inputs[0].end(), 1234.0f);
+  constant.params = {{1}, {0}};
+  ASSERT_EQ(constant.Forward(), Outcome::kOk);
+  for (const float y : constant.output()) EXPECT_EQ(y, 0);
+}
+
+TEST(BatchNorm, KeepsNaN) {
+  LayerRun run(BatchNorm({.channels = 2, .relu = true}), Request({{1, 2, 3, 3}}));
+  Prepare(run);
+  run.inputs[0][4] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_EQ(run.Forward(), Outcome::kOk);
+  EXPECT_TRUE(std::isnan(run.output()[4]));
+}
+
+TEST(BatchNorm, SameBitsAtEveryInstructionSet) {
+  std::vector<Values> first;
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    const IsaLimit limit(isa);
+    LayerRun run(BatchNorm({.channels = 35, .relu = true}), Request({{3, 35, 9, 11}}));
+    Prepare(run);
+    ASSERT_EQ(run.Forward(), Outcome::kOk);
+    ASSERT_EQ(run.Backward(), Outcome::kOk);
+    const std::vector<Values> all = {run.output(), run.input_grad(0), run.param_grad(0),
+                                     run.param_grad(1)};
+    if (first.empty()) first = all;
+    for (size_t i = 0; i < all.size(); ++i) ExpectSameBits(all[i], first[i], "result");
+  }
+}
+
+}  // namespace
+}  // namespace parax::testing
