@@ -12,8 +12,8 @@ int RunPlan(const Options& options);
 int RunTopo(const Options& options);
 int RunCommand(const Options& options);  // the one that options.command names
 
-// Throws UsageError for names that no machine or data set could make right: a model, schedule or
-// optimizer that does not exist ...
-void CheckNames(const Options& options);
+// Throws UsageError for values that no machine or data set could make right: a model that does not
+// exist, a probability above 1 ...
+void CheckValues(const Options& options);
 
 }  // namespace parax

@@ -8,6 +8,7 @@
 
 #include "parax/base/error.h"
 #include "parax/cli/flags_internal.h"
+#include "parax/cli/toml.h"
 
 namespace parax {
 namespace {
@@ -47,21 +48,12 @@ T Parse(const std::string& text, const std::string& name) {
   }
 }
 
-std::string Quote(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 std::string Text(const Span& span) {
   static constexpr const char* kUnits[] = {"", "ep", "%", "s"};
-  return Quote(fmt::format("{}{}", span.value, kUnits[static_cast<int>(span.unit)]));
+  return TomlQuote(fmt::format("{}{}", span.value, kUnits[static_cast<int>(span.unit)]));
 }
-std::string Text(const std::string& text) { return Quote(text); }
-std::string Text(const std::filesystem::path& path) { return Quote(path.string()); }
+std::string Text(const std::string& text) { return TomlQuote(text); }
+std::string Text(const std::filesystem::path& path) { return TomlQuote(path.string()); }
 std::string Text(bool value) { return value ? "true" : "false"; }
 template <typename T>
 requires std::is_arithmetic_v<T> std::string Text(T value) { return fmt::format("{}", value); }

@@ -13,7 +13,7 @@ int Run(int argc, char** argv) {
   using namespace parax;
   const std::optional<Options> options = ParseCommandLine(argc, argv);
   if (!options) return 0;
-  CheckNames(*options);
+  CheckValues(*options);
   if (options->parse_only) return 0;
   return RunCommand(*options);
 }

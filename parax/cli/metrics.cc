@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 
 #include "parax/base/error.h"
@@ -15,16 +14,17 @@
 #include "parax/base/log.h"
 
 namespace parax {
-namespace {
 
-std::optional<MetricPoint> ParseLine(const std::string& line) {
+std::optional<MetricPoint> ParseMetricLine(const std::string& line) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("step")) return std::nullopt;
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_unsigned()) {
+    return std::nullopt;
+  }
   MetricPoint point;
   for (const auto& [key, value] : json.items()) {
     const double number = value.is_number() ? value.get<double>() : std::nan("");
     if (key == "step") {
-      point.step = value.is_number_unsigned() ? value.get<uint64_t>() : 0;
+      point.step = value.get<uint64_t>();
     } else if (key == "epoch") {
       point.epoch = number;
     } else if (key == "loss") {
@@ -38,14 +38,19 @@ std::optional<MetricPoint> ParseLine(const std::string& line) {
   return point;
 }
 
-}  // namespace
+std::string ToJsonLine(const MetricPoint& point) {
+  nlohmann::ordered_json json = {
+      {"step", point.step}, {"epoch", point.epoch}, {"loss", point.loss}, {"lr", point.lr}};
+  for (const auto& [name, value] : point.extra) json[name] = value;
+  return json.dump();
+}
 
 MetricsLog::MetricsLog(const std::filesystem::path& file, uint64_t resume_step) : path_(file) {
   std::string kept;
   if (resume_step > 0 && std::filesystem::exists(file)) {
     std::istringstream in(ReadFile(file));
     for (std::string line; std::getline(in, line) && !in.eof();) {
-      const auto point = ParseLine(line);
+      const auto point = ParseMetricLine(line);
       if (point && point->step <= resume_step) kept += line + "\n";
     }
   }
@@ -57,22 +62,31 @@ MetricsLog::MetricsLog(const std::filesystem::path& file, uint64_t resume_step) 
 MetricsLog::~MetricsLog() { close(file_); }
 
 void MetricsLog::Append(const MetricPoint& point) {
-  nlohmann::ordered_json json = {
-      {"step", point.step}, {"epoch", point.epoch}, {"loss", point.loss}, {"lr", point.lr}};
-  for (const auto& [name, value] : point.extra) json[name] = value;
-  const std::string line = json.dump() + "\n";
-  // One write: a kill leaves a whole line or a cut one, which the next run's resume removes.
-  if (write(file_, line.data(), line.size()) == static_cast<ssize_t>(line.size()) || warned_)
+  waiting_ += ToJsonLine(point) + "\n";
+  // One write: a kill leaves whole lines or a cut one, which the next run's resume removes.
+  const ssize_t written = write(file_, waiting_.data(), waiting_.size());
+  if (written == static_cast<ssize_t>(waiting_.size())) {
+    waiting_.clear();
+    warned_ = false;
     return;
+  }
+  // A full disk cuts a line without an error: takes the piece back and keeps all for the next time.
+  const int cause = written < 0 ? errno : ENOSPC;
+  const off_t end = lseek(file_, 0, SEEK_END);
+  if (written > 0 && ftruncate(file_, end - written) != 0) {
+    waiting_.erase(0, static_cast<size_t>(written));
+  }
+  if (warned_) return;
   warned_ = true;
-  Warn("cannot write {}: {}; training goes on", path_.string(), std::strerror(errno));
+  Warn("cannot write {}: {}; training goes on, the next step will try again", path_.string(),
+       std::strerror(cause));
 }
 
 std::vector<MetricPoint> ReadMetrics(const std::filesystem::path& file) {
   std::vector<MetricPoint> points;
   std::istringstream in(ReadFile(file));
   for (std::string line; std::getline(in, line) && !in.eof();) {
-    if (const auto point = ParseLine(line)) points.push_back(*point);
+    if (const auto point = ParseMetricLine(line)) points.push_back(*point);
   }
   return points;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct MetricPoint {
   std::map<std::string, double> extra;  // accuracy, images_per_s, gradient_norm, val_accuracy ...
 };
 
+std::string ToJsonLine(const MetricPoint& point);                     // no newline
+std::optional<MetricPoint> ParseMetricLine(const std::string& line);  // nothing: not one
+
 // metrics.jsonl of a run folder: a JSON line a log point, each step once.
 class MetricsLog {
  public:
@@ -25,13 +29,14 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  // In the file when it returns (not synced: a checkpoint that needs it is). Warns once when the
-  // disk is full: training is worth more than its log.
+  // In the file when it returns (not synced: a checkpoint that needs it is). While the disk is
+  // full, warns once and keeps the lines for the next call: training is worth more than its log.
   void Append(const MetricPoint& point);
 
  private:
   std::filesystem::path path_;
   int file_ = -1;
+  std::string waiting_;  // lines not written yet
   bool warned_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <string_view>
@@ -67,7 +68,8 @@ NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name) {
   }
   NpyArray array;
   array.shape = ParseShape(After(header, "'shape'", name), name);
-  const size_t available = (text.size() - begin - length) / sizeof(float);
+  const std::string_view data = text.substr(begin + length);
+  const size_t available = data.size() / sizeof(float);
   size_t elements = 1;
   for (const int64_t size : array.shape) {
     if (size != 0 && elements > available / static_cast<size_t>(size)) {
@@ -76,12 +78,12 @@ NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name) {
     }
     elements *= static_cast<size_t>(size);
   }
-  if (elements != available || (text.size() - begin - length) % sizeof(float) != 0) {
-    Fail("{}: shape ({}) needs {} numbers, the file holds {}", name, fmt::join(array.shape, ", "),
-         elements, available);
+  if (elements * sizeof(float) != data.size()) {
+    Fail("{}: shape ({}) needs {} bytes, the file holds {}", name, fmt::join(array.shape, ", "),
+         elements * sizeof(float), data.size());
   }
   array.values.resize(elements);
-  std::memcpy(array.values.data(), text.data() + begin + length, elements * sizeof(float));
+  std::copy_n(data.data(), data.size(), reinterpret_cast<char*>(array.values.data()));
   return array;
 }
 

@@ -5,12 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <sstream>
 
 #include "parax/base/error.h"
 #include "parax/base/file.h"
 #include "parax/base/text.h"
 #include "parax/cli/flags_internal.h"
+#include "parax/cli/toml.h"
 
 namespace parax {
 namespace {
@@ -24,34 +24,23 @@ std::string Suggestion(const std::string& word, unsigned command, const char* da
   return nearest.empty() ? "" : fmt::format("; did you mean {}{}?", dashes, nearest);
 }
 
-// Applies a config file's lines. CLI11 reads the syntax; which keys exist is checked here, since it
-// ignores unknown ones.
+// Applies a config file's lines. (CLI11's reader knows neither escapes nor # inside quotes.)
 void ApplyConfig(Options& options, const std::string& toml, const std::string& where,
                  unsigned command) {
-  std::istringstream stream(toml);
-  std::vector<CLI::ConfigItem> items;
-  try {
-    items = CLI::ConfigTOML().from_config(stream);
-  } catch (const CLI::Error& error) {
-    FailUsage("{} is not a configuration file: {}", where, error.what());
-  }
-  for (const CLI::ConfigItem& item : items) {
-    if (!item.parents.empty()) {
-      FailUsage(
-          "{}: section [{}] is not known: keys stand at the top, such as model = \"resnet18\"",
-          where, item.parents[0]);
+  for (const TomlItem& item : ParseToml(toml, where)) {
+    const std::string line = fmt::format("{}:{}", where, item.line);
+    const Flag* flag = FindFlag(item.key, command);
+    if (flag == nullptr) {
+      FailUsage("{}: unknown key '{}'{}", line, item.key, Suggestion(item.key, command, ""));
     }
-    const Flag* flag = FindFlag(item.name, command);
-    if (flag == nullptr || !flag->toml) {
-      FailUsage("{}: unknown key '{}'{}", where, item.name, Suggestion(item.name, command, ""));
-    }
-    if (item.inputs.empty()) FailUsage("{}: '{}' has no value", where, item.name);
+    if (!flag->toml) FailUsage("{}: '{}' belongs on the command line", line, item.key);
+    if (item.is_array && !flag->list) FailUsage("{}: '{}' takes one value", line, item.key);
     try {
-      flag->set(options, item.inputs);
+      flag->set(options, item.values);
     } catch (const UsageError& error) {
-      FailUsage("{}: {}", where, error.what());
+      FailUsage("{}: {}", line, error.what());
     }
-    options.given[flag->names[0]] = fmt::format("{}", fmt::join(item.inputs, " "));
+    options.given[flag->names[0]] = fmt::format("{}", fmt::join(item.values, " "));
   }
 }
 
@@ -67,7 +56,7 @@ void AddFlag(CLI::App& app, const Flag& flag, Options& options) {
   std::string help = flag.help;
   if (flag.value.empty()) {
     app.add_flag_function(
-           names, [take](int64_t) { take({"true"}); }, help)
+           names, [take](int64_t n) { take({n > 0 ? "true" : "false"}); }, help)
         ->group(flag.group);
     return;
   }

@@ -17,6 +17,7 @@ constexpr std::chrono::seconds kWindow{30};           // of the rate
 constexpr std::chrono::milliseconds kRedraw{100};     // of the bar
 constexpr std::chrono::seconds kLongestInterval{60};  // between plain lines
 constexpr double kSmoothing = 0.98;                   // of loss and accuracy
+constexpr int kLeastBar = 5, kMostBar = 30;           // columns
 
 Progress::Sink TerminalSink() {
   return {[](const std::string& text) {
@@ -55,8 +56,11 @@ Progress::Progress(uint64_t total_steps, uint64_t first_step, double steps_per_e
 }
 
 void Progress::Step(uint64_t step, double loss, double accuracy, int64_t images) {
-  const double keep = step_ == first_step_ ? 0 : kSmoothing;
+  // A plain mean at first, so that the first steps do not weigh on the average for long.
+  const double before = static_cast<double>(step_ - first_step_);
+  const double keep = std::min(kSmoothing, before / (before + 1));
   step_ = step;
+  if (!std::isfinite(loss_)) loss_ = loss;  // one bad step must pass
   loss_ = keep * loss_ + (1 - keep) * loss;
   accuracy_ = keep * accuracy_ + (1 - keep) * accuracy;
   images_ += images;
@@ -76,23 +80,33 @@ double Progress::ImagesPerSecond() const {
 }
 
 std::string Progress::Line(int columns) const {
-  const double done = total_ == 0 ? 1 : static_cast<double>(step_) / static_cast<double>(total_);
   const double elapsed = SecondsBetween(marks_.front().time, marks_.back().time);
   const double steps = static_cast<double>(marks_.size() - 1);
-  const double left = steps > 0 ? elapsed / steps * static_cast<double>(total_ - step_) : 0;
-  std::string line = fmt::format(
-      "epoch {:.2f}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.1f} images/s  {} left",
-      static_cast<double>(step_) / steps_per_epoch_, step_, total_, loss_, 100 * accuracy_,
-      ImagesPerSecond(), HumanTime(left));
+  const uint64_t ahead = total_ - std::min(step_, total_);
+  const double epoch = static_cast<double>(step_) / steps_per_epoch_;
+  const std::string left =
+      HumanTime(steps > 0 ? elapsed / steps * static_cast<double>(ahead) : 0) + " left";
+  std::string line =
+      fmt::format("epoch {:.2f}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.1f} images/s  {}",
+                  epoch, step_, total_, loss_, 100 * accuracy_, ImagesPerSecond(), left);
   if (columns == 0) return line;
-  const int room = columns - 1 - static_cast<int>(line.size()) - 3;
-  if (room >= 5) {
-    const int width = std::min(room, 30);
-    const int full = static_cast<int>(std::lround(done * width));
-    line = fmt::format("[{}{}] {}", std::string(static_cast<size_t>(full), '#'),
-                       std::string(static_cast<size_t>(width - full), '.'), line);
+  const int most = std::max(0, columns - 1);  // the last column would wrap on some terminals
+  const auto room = [&] { return most - static_cast<int>(line.size()) - 3; };
+  if (room() < kLeastBar) {  // the usual 80 columns: a bar and the time left before words
+    line = fmt::format("{:.1f} ep {}/{} loss {:.3f} acc {:.1f}% {:.0f} img/s {}", epoch, step_,
+                       total_, loss_, 100 * accuracy_, ImagesPerSecond(), left);
   }
-  return line.substr(0, static_cast<size_t>(std::max(0, columns - 1)));
+  if (room() < kLeastBar) {
+    line = fmt::format("{}/{} loss {:.3f} {}", step_, total_, loss_, left);
+  }
+  if (room() >= kLeastBar) {
+    const int width = std::min(room(), kMostBar);
+    const double done =
+        total_ == 0 ? 1 : 1 - static_cast<double>(ahead) / static_cast<double>(total_);
+    const int full = static_cast<int>(done * width);  // full only at the end
+    line = fmt::format("[{:#>{}}{:.>{}}] {}", "", full, "", width - full, line);
+  }
+  return line.substr(0, static_cast<size_t>(most));
 }
 
 void Progress::Draw(bool force) {
@@ -109,6 +123,7 @@ void Progress::Draw(bool force) {
     shown_ = true;
   }
   drawn_ = now;
+  drawn_step_ = step_;
 }
 
 void Progress::Clear() {
@@ -118,7 +133,8 @@ void Progress::Clear() {
 
 void Progress::Finish() {
   if (quiet_ || step_ == first_step_) return;
-  Draw(true);
+  // A pipe that has just been told of the last step need not be told twice.
+  if (step_ != drawn_step_ || sink_.columns() > 0) Draw(true);
   if (shown_) sink_.write("\n");
   shown_ = false;
 }

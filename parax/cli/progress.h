@@ -45,6 +45,7 @@ class Progress {
   double loss_ = 0, accuracy_ = 0;  // exponential averages
   std::deque<Mark> marks_;
   Time drawn_{};
+  uint64_t drawn_step_ = 0;
   std::chrono::seconds interval_{2};  // between plain lines; grows
   uint64_t first_step_;
 };

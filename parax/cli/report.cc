@@ -22,9 +22,11 @@ h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 10px}.soft{colo
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}
 svg{width:100%;height:auto;background:var(--card);border-radius:8px}svg text{fill:var(--fg);font:12px system-ui,sans-serif}
 svg .title{font-weight:600;font-size:13px}svg .tick{fill:var(--soft)}svg .grid{stroke:var(--rule)}
-svg .line{fill:none;stroke-width:1.8}.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}svg .t0{fill:var(--c0)}svg .t1{fill:var(--c1)}svg .faint{opacity:.3;stroke-width:1}
+svg .line{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}svg .t0{fill:var(--c0)}svg .t1{fill:var(--c1)}svg .faint{opacity:.3;stroke-width:1}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:13px}td,th{padding:4px 8px;text-align:right;white-space:nowrap}
 th{font-weight:500;color:var(--soft)}td:first-child,th:first-child{text-align:left}
+.matrix td{text-align:center;min-width:30px;border:1px solid var(--bg);font-variant-numeric:tabular-nums}.matrix th:first-child{position:sticky;left:0;background:var(--bg)}
+.matrix th.column{writing-mode:vertical-rl;transform:rotate(180deg);padding:8px 4px;text-align:left}
 .mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(124px,1fr));gap:12px}.mistakes figure{margin:0;background:var(--card);border-radius:8px;overflow:hidden}
 .mistakes img{width:100%;aspect-ratio:1;object-fit:cover;display:block}.mistakes figcaption{padding:6px 8px;font-size:12px;line-height:1.35;overflow-wrap:anywhere}
 pre{background:var(--card);border-radius:8px;padding:12px 14px;overflow-x:auto;font:12.5px/1.5 ui-monospace,monospace;margin:8px 0}
@@ -70,9 +72,9 @@ std::string Matrix(const ReportContent& content) {
   const size_t n = content.classes.size();
   std::string html =
       "<h2>Confusion matrix</h2>\n<p class=soft>Rows: true class. Columns: what the "
-      "network said.</p>\n<div class=scroll><table><tr><th></th>";
+      "network said.</p>\n<div class=scroll><table class=matrix><tr><th></th>";
   for (const std::string& name : content.classes) {
-    html += fmt::format("<th>{}</th>", EscapeHtml(name));
+    html += fmt::format("<th class=column>{}</th>", EscapeHtml(name));
   }
   html += "<th>right</th></tr>\n";
   for (size_t row = 0; row < n; ++row) {

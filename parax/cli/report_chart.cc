@@ -32,6 +32,17 @@ double RoundStep(double span) {
   return 10 * power;
 }
 
+// The multiples of `step` in the range. Counted, not summed up: where the step is less than the
+// numbers' precision a sum would stand still.
+std::vector<double> Ticks(Range range, double step) {
+  std::vector<double> ticks;
+  const double first = std::ceil(range.low / step);
+  for (int i = 0; i <= 10 && (first + i) * step <= range.high; ++i) {
+    ticks.push_back((first + i) * step);
+  }
+  return ticks;
+}
+
 std::vector<std::pair<double, double>> Thinned(
     const std::vector<std::pair<double, double>>& points) {
   const size_t stride = points.size() / kMostPoints + 1;
@@ -44,6 +55,7 @@ std::vector<std::pair<double, double>> Thinned(
 std::vector<std::pair<double, double>> RunningMean(std::vector<std::pair<double, double>> points) {
   double mean = 0, weight = 0;
   for (auto& [step, value] : points) {
+    if (!std::isfinite(value)) continue;  // the line has a gap there, and goes on
     mean = kSmoothing * mean + (1 - kSmoothing) * value;
     weight = kSmoothing * weight + (1 - kSmoothing);
     value = mean / weight;
@@ -54,7 +66,10 @@ std::vector<std::pair<double, double>> RunningMean(std::vector<std::pair<double,
 class Chart {
  public:
   Chart(Range x, Range y) : x_(x), y_(y) {
-    const double margin = 0.05 * (y_.high - y_.low) + (y_.high == y_.low ? 0.5 : 0);
+    const bool flat = y_.high == y_.low;
+    const double margin = !flat         ? 0.05 * (y_.high - y_.low)
+                          : y_.low == 0 ? 1
+                                        : 0.5 * std::abs(y_.low);
     y_.low -= margin;
     y_.high += margin;
     if (x_.high == x_.low) x_.high = x_.low + 1;
@@ -68,7 +83,7 @@ class Chart {
   std::string Axes(bool percent) const {
     std::string svg;
     const double dy = RoundStep(y_.high - y_.low);
-    for (double v = std::ceil(y_.low / dy) * dy; v <= y_.high; v += dy) {
+    for (const double v : Ticks(y_, dy)) {
       svg += fmt::format(
           "<line class=grid x1={:.1f} x2={:.1f} y1={:.1f} y2={:.1f} /><text class=tick x={:.1f} "
           "y={:.1f} text-anchor=end>{}</text>\n",
@@ -76,9 +91,9 @@ class Chart {
           percent ? fmt::format("{:g}%", std::round(1000 * v) / 10)
                   : fmt::format("{:g}", std::abs(v) < dy / 2 ? 0.0 : v));
     }
-    const double dx = RoundStep(x_.high - x_.low);
-    for (double v = std::ceil(x_.low / dx) * dx; v <= x_.high; v += dx) {
-      svg += fmt::format("<text class=tick x={:.1f} y={:.1f} text-anchor=middle>{:g}</text>\n",
+    const double dx = std::max(1.0, RoundStep(x_.high - x_.low));  // whole steps
+    for (const double v : Ticks(x_, dx)) {
+      svg += fmt::format("<text class=tick x={:.1f} y={:.1f} text-anchor=middle>{:.0f}</text>\n",
                          X(v), kHeight - kBottom + 16, v);
     }
     return svg + fmt::format("<text class=tick x={:.1f} y={:.1f} text-anchor=end>step</text>\n",
@@ -87,11 +102,16 @@ class Chart {
   std::string Line(const std::vector<std::pair<double, double>>& points, size_t colour,
                    bool faint) const {
     std::string path;
+    bool drawn = false;  // is the point before
     for (const auto& [step, value] : points) {
-      if (std::isfinite(value)) path += fmt::format(" {:.1f},{:.1f}", X(step), Y(value));
+      const bool gap = !drawn;
+      drawn = std::isfinite(value);
+      if (!drawn) continue;
+      // "h0": with round caps a point that stands alone is a dot, not nothing.
+      path += fmt::format("{}{:.1f},{:.1f}{}", gap ? "M" : "L", X(step), Y(value), gap ? "h0" : "");
     }
-    return fmt::format("<polyline class=\"line c{}{}\" points=\"{}\" />\n", colour,
-                       faint ? " faint" : "", path);
+    return fmt::format("<path class=\"line c{}{}\" d=\"{}\" />\n", colour, faint ? " faint" : "",
+                       path);
   }
 
  private:
@@ -118,6 +138,7 @@ std::string SvgChart(const std::string& title, const std::vector<ReportSeries>& 
   svg += chart.Axes(percent);
   double legend = kWidth - kRight;
   for (size_t i = 0; i < series.size(); ++i) {
+    if (series[i].points.empty()) continue;
     const bool smooth = smooth_first && i == 0 && series[i].points.size() > 20;
     svg += chart.Line(Thinned(series[i].points), i, smooth);
     if (smooth) svg += chart.Line(Thinned(RunningMean(series[i].points)), i, false);

@@ -111,6 +111,7 @@ std::string ToJson(const RunState& state) {
     json["best"] = {
         {"step", state.best->step}, {"metric", state.best->metric}, {"value", state.best->value}};
   }
+  if (state.owed) json["owed"] = nlohmann::json::parse(ToJsonLine(*state.owed));
   return json.dump(2) + "\n";
 }
 
@@ -128,6 +129,7 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
       const auto& best = json.at("best");
       state.best = BestRecord{best.at("step"), best.at("metric"), best.at("value")};
     }
+    if (json.contains("owed")) state.owed = ParseMetricLine(json["owed"].dump());
     return state;
   } catch (const nlohmann::json::exception& e) {
     Fail("{} is not a run's state: {}", where, e.what());

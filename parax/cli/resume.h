@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "parax/cli/metrics.h"
 #include "parax/cli/options.h"
 #include "parax/engine/checkpoint.h"
 
@@ -13,8 +14,9 @@ struct RunState {
   int64_t samples = 0;  // training images
   std::optional<BestRecord> best;
   int evaluations_without_better = 0;
-  double seconds = 0;       // of training so far, over all sessions
-  std::string config_toml;  // the resolved options
+  std::optional<MetricPoint> owed;  // of `step`: stopped by a signal before its evaluation
+  double seconds = 0;               // of training so far, over all sessions
+  std::string config_toml;          // the resolved options
 };
 std::string ToJson(const RunState& state);
 RunState ParseRunState(const std::string& json, const std::string& where);  // throws Error

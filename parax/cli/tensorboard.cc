@@ -7,9 +7,11 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 #include "parax/base/error.h"
+#include "parax/base/log.h"
 
 namespace parax {
 namespace {
@@ -81,11 +83,15 @@ uint32_t Crc32c(std::string_view bytes) {
 
 EventWriter::EventWriter(const std::filesystem::path& folder, uint64_t resume_step) {
   static_assert(std::endian::native == std::endian::little);
-  // TensorBoard reads files in the order of their names.
-  const auto path =
-      folder / fmt::format("events.out.tfevents.{:.0f}.{}.parax", Now() * 1000, getpid());
-  file_ = std::fopen(path.c_str(), "wb");
-  if (file_ == nullptr) Fail("cannot open {}: {}", path.string(), std::strerror(errno));
+  // TensorBoard reads files in the order of their names, so the time comes first. "x": two writers
+  // of one millisecond get two files.
+  for (int64_t time = std::llround(Now() * 1000); file_ == nullptr; ++time) {
+    path_ = folder / fmt::format("events.out.tfevents.{}.{}.parax", time, getpid());
+    file_ = std::fopen(path_.c_str(), "wbxe");
+    if (file_ == nullptr && errno != EEXIST) {
+      Fail("cannot open {}: {}", path_.string(), std::strerror(errno));
+    }
+  }
   std::string version = Event(0);
   Field(version, 3, std::string_view("brain.Event:2"));
   Write(version);
@@ -118,9 +124,17 @@ void EventWriter::Write(const std::string& event) {
   AppendRaw(record, MaskedCrc(record));
   record += event;
   AppendRaw(record, MaskedCrc(event));
-  std::fwrite(record.data(), 1, record.size(), file_);
+  if (!failed_) Check(std::fwrite(record.data(), 1, record.size(), file_) == record.size());
 }
 
-void EventWriter::Flush() { std::fflush(file_); }
+void EventWriter::Flush() {
+  if (!failed_) Check(std::fflush(file_) == 0);
+}
+
+void EventWriter::Check(bool written) {
+  if (written) return;
+  failed_ = true;
+  Warn("cannot write {}: {}; training goes on", path_.string(), std::strerror(errno));
+}
 
 }  // namespace parax

@@ -19,13 +19,18 @@ class EventWriter {
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
+  // Warns once and writes no more when the disk is full: training is worth more than its log, and
+  // nothing behind a cut record can be read.
   void Scalar(std::string_view tag, uint64_t step, double value);
   void Flush();
 
  private:
   void Write(const std::string& event);
+  void Check(bool written);
 
+  std::filesystem::path path_;
   std::FILE* file_ = nullptr;
+  bool failed_ = false;
 };
 
 // CRC-32C (Castagnoli, RFC 3720 appendix B.4).

@@ -78,9 +78,11 @@ void TrainRun::WriteFinalReport() const {
   WriteReport(o.out / "report.html", content);
 }
 
-int TrainRun::Finish(bool interrupted, bool early) {
+int TrainRun::Finish(bool interrupted) {
   const Options& o = setup_.options;
   progress_->Finish();
+  // A finished run taken up again: its report shows what it showed.
+  if (!interrupted && evaluated_ == 0 && !setup_.selection().empty()) RunEvaluation();
   state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
   try {
     WriteFinalReport();
@@ -94,7 +96,7 @@ int TrainRun::Finish(bool interrupted, bool early) {
                                     {"interrupted", interrupted},
                                     {"seconds", state_.seconds},
                                     {"images_per_s", progress_->ImagesPerSecond()},
-                                    {"checkpoint", checkpoint.string()}};
+                                    {"checkpoint", saved_ > 0 ? checkpoint.string() : ""}};
   if (evaluated_ > 0) {
     summary["val_accuracy"] = Top1(last_eval_.total);
     summary["val_loss"] = last_eval_.total.loss_sum / last_eval_.total.weight_sum;
@@ -121,9 +123,9 @@ int TrainRun::Finish(bool interrupted, bool early) {
     fmt::print("{}\n", summary.dump());
   } else {
     if (interrupted) {
-      fmt::print("interrupted after step {} of {}; saved in {}\n", trainer_->iteration(),
-                 setup_.total_steps, checkpoint.string());
-    } else if (early) {
+      fmt::print("interrupted after step {} of {}; {}\n", trainer_->iteration(), setup_.total_steps,
+                 saved_ > 0 ? "saved in " + checkpoint.string() : "nothing to save yet");
+    } else if (Stale()) {
       fmt::print("stopped early: {} evaluations in a row were no better than step {}\n",
                  state_.evaluations_without_better, state_.best ? state_.best->step : 0);
     }

@@ -13,6 +13,7 @@
 #include "parax/base/log.h"
 #include "parax/base/text.h"
 #include "parax/cli/train_report.h"
+#include "parax/engine/layout_choice.h"
 #include "parax/engine/weights.h"
 
 namespace parax {
@@ -93,6 +94,9 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
       setup_.trainer.plan = {};
     }
   }
+  if (wanted_hash.empty() && o.layout == "auto") {
+    setup_.trainer.blocked = BlockedIsFaster(setup_.graph, setup_.trainer, LayoutCachePath());
+  }
   trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
   const PlanRecord record = trainer_->Record();
   if (!wanted_hash.empty() && record.Hash() != wanted_hash) {
@@ -100,13 +104,13 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
          record.Hash(), wanted_hash);
   }
   if (!trainer_->threads_bound()) Warn("the system refused to bind threads to cores");
-  Info("plan {}: {} layout, memory in {} pages", record.Hash(),
+  Info("plan {}: {} layout, memory in {}", record.Hash(),
        setup_.trainer.blocked ? "blocked" : "channels-last", Name(trainer_->memory().pages));
 
   if (resume) {
     trainer_->Load(StrictLoad(setup_.graph, std::move(resume->content.model), "model.safetensors"));
     trainer_->Resume(state_.step, resume->content.optimizer, resume->content.ema);
-    if (state_.best) WriteBest(Checkpoints(), *state_.best);
+    RecordBest();
     Info("resuming from {} (step {} of {})", resume->checkpoint.string(), state_.step,
          setup_.total_steps);
   } else if (!o.init_from.empty()) {
@@ -125,6 +129,19 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
                                  static_cast<double>(setup_.steps_per_epoch), o.quiet || o.json);
 }
 
+bool TrainRun::Stale() const {
+  return setup_.options.patience > 0 &&
+         state_.evaluations_without_better >= setup_.options.patience;
+}
+
+// A checkpoint that a full disk kept from being saved can't be the best one that is there.
+void TrainRun::RecordBest() const {
+  if (!state_.best) return;
+  const BestRecord& best = *state_.best;
+  if (!std::filesystem::exists(Checkpoints() / fmt::format("step-{}", best.step))) return;
+  WriteBest(Checkpoints(), best);
+}
+
 uint64_t TrainRun::NextStop() const {
   uint64_t next = setup_.total_steps;
   for (const uint64_t every : {setup_.eval_every, setup_.save_every}) {
@@ -133,12 +150,12 @@ uint64_t TrainRun::NextStop() const {
   return next;
 }
 
-TrainRun::Due TrainRun::DueAt(uint64_t step, bool interrupted) {
+TrainRun::Due TrainRun::DueAt(uint64_t step, bool interrupted) const {
   Due due;
   const bool last = step == setup_.total_steps;
   const bool has_val = !setup_.selection().empty();
-  due.evaluate = has_val && !interrupted &&
-                 (last || (setup_.eval_every > 0 && step % setup_.eval_every == 0) ||
+  due.evaluate =
+      has_val && (last || (setup_.eval_every > 0 && step % setup_.eval_every == 0) ||
                   (setup_.eval_seconds > 0 && Seconds(last_eval_time_) >= setup_.eval_seconds));
   due.save = last || interrupted || (setup_.save_every > 0 && step % setup_.save_every == 0) ||
              (setup_.save_seconds > 0 && Seconds(last_save_) >= setup_.save_seconds);
@@ -183,15 +200,19 @@ bool TrainRun::IsBetter(double value) const {
                                               : value > state_.best->value;
 }
 
-void TrainRun::Evaluate() {
+void TrainRun::RunEvaluation() {
   const Split& val = setup_.selection();
   const auto input = EvaluationInput(setup_, val, trainer_->stop());
   last_eval_ = trainer_->Evaluate(
       EvalBatches(val.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
       *input, setup_.trainer.ema_decay > 0);
-  const LossResult& total = last_eval_.total;
   evaluated_ = trainer_->iteration();
   last_eval_time_ = Clock::now();
+}
+
+void TrainRun::Evaluate() {
+  RunEvaluation();
+  const LossResult& total = last_eval_.total;
   if (point_) {
     point_->extra["val_loss"] = MeanLoss(total);
     point_->extra["val_accuracy"] = Accuracy(total);
@@ -226,7 +247,7 @@ void TrainRun::Save(bool is_last) {
   try {
     const auto step = static_cast<int64_t>(state_.step);
     SaveCheckpoint(Checkpoints(), step, content);
-    if (state_.best && state_.best->step == step) WriteBest(Checkpoints(), *state_.best);
+    RecordBest();
     PruneCheckpoints(Checkpoints(), setup_.options.keep, step);
     saved_ = state_.step;
     save_failed_ = false;
@@ -240,6 +261,22 @@ void TrainRun::Save(bool is_last) {
   }
 }
 
+void TrainRun::CloseStep(bool interrupted) {
+  improved_ = false;
+  const Due due = DueAt(trainer_->iteration(), interrupted);
+  if (due.evaluate && interrupted) {
+    // Whoever stopped us may not wait that long. Resuming makes up for it, so that the best step
+    // and the early stop come out as if nothing had happened.
+    state_.owed = std::move(point_);
+    point_.reset();
+  } else if (due.evaluate) {
+    Evaluate();
+  }
+  FlushPoint();
+  if (due.save || improved_ || Stale()) Save(trainer_->iteration() == setup_.total_steps);
+  events_->Flush();
+}
+
 int TrainRun::Run() {
   started_ = last_save_ = last_eval_time_ = Clock::now();
   const auto input = TrainingInput(setup_, trainer_->iteration(), trainer_->stop());
@@ -248,9 +285,13 @@ int TrainRun::Run() {
            (setup_.save_seconds > 0 && Seconds(last_save_) >= setup_.save_seconds) ||
            (setup_.eval_seconds > 0 && Seconds(last_eval_time_) >= setup_.eval_seconds);
   };
+  if (state_.owed) {
+    point_ = std::move(state_.owed);
+    state_.owed.reset();
+    CloseStep(/*interrupted=*/false);
+  }
   bool interrupted = StopSignalled();
-  bool early = false;
-  while (trainer_->iteration() < setup_.total_steps && !interrupted && !early) {
+  while (trainer_->iteration() < setup_.total_steps && !interrupted && !Stale()) {
     const TrainEnd end = trainer_->Train(
         NextStop(), *input, [this](const StepReport& r) { TakeStep(r); }, stop_asked);
     interrupted = StopSignalled();
@@ -262,16 +303,10 @@ int TrainRun::Run() {
       Fail("training ended at step {}: {}; the last checkpoint ({}) is untouched",
            end.iteration + 1, reason, saved_ == 0 ? "none yet" : fmt::format("step {}", saved_));
     }
-    improved_ = false;
-    const Due due = DueAt(trainer_->iteration(), interrupted);
-    if (due.evaluate) Evaluate();
-    early =
-        setup_.options.patience > 0 && state_.evaluations_without_better >= setup_.options.patience;
-    FlushPoint();
-    if (due.save || improved_ || early) Save(trainer_->iteration() == setup_.total_steps);
-    events_->Flush();
+    CloseStep(interrupted);
   }
-  return Finish(interrupted && trainer_->iteration() < setup_.total_steps, early);
+  const bool unfinished = state_.owed || trainer_->iteration() < setup_.total_steps;
+  return Finish(interrupted && unfinished && !Stale());
 }
 
 }  // namespace parax

@@ -25,13 +25,17 @@ class TrainRun {
 
   void Initialise(std::optional<ResumePoint>& resume);
   uint64_t NextStop() const;
-  Due DueAt(uint64_t step, bool interrupted);
+  Due DueAt(uint64_t step, bool interrupted) const;
+  bool Stale() const;  // time to stop early
   void TakeStep(const StepReport& report);
-  void Evaluate();
+  void RunEvaluation();
+  void Evaluate();  // and judges
+  void RecordBest() const;
   bool IsBetter(double value) const;
   void Save(bool is_last);
   void FlushPoint();
-  int Finish(bool interrupted, bool early);
+  void CloseStep(bool interrupted);  // evaluates and saves when due
+  int Finish(bool interrupted);
   void WriteFinalReport() const;
   std::filesystem::path Checkpoints() const { return setup_.options.out / "checkpoints"; }
 

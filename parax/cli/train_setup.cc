@@ -311,6 +311,9 @@ TrainSetup ResolveTraining(const Options& options) {
   trainer.domain_nodes = setup.machine.domain_nodes;
   trainer.seed = options.seed;
   trainer.blocked = options.layout == "blocked";
+  if (options.layout != "auto" && options.layout != "nhwc" && options.layout != "blocked") {
+    FailUsage("--layout is '{}'; it can be auto, nhwc or blocked", options.layout);
+  }
   setup.eval_micro = std::min<int64_t>(*setup.options.bn_group, 32);
   for (const Split* split : {&setup.dataset.val, &setup.dataset.test}) {
     if (split->empty()) continue;
