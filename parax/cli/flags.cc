@@ -183,7 +183,7 @@ std::vector<Flag> MakeFlags() {
       For("optimizer,opt", &O::optimizer, kTrain | kPlan, optimizer, "NAME",
           "sgd, adam, adamw or lars"),
       For("lr,learning-rate", &O::lr, kTrain, optimizer, "RATE",
-          "peak learning rate (default for sgd: 0.1 x batch / 256)"),
+          "peak learning rate (default for sgd: 0.1 x sqrt(batch / 256))"),
       For("lr-schedule,sched", &O::lr_schedule, kTrain, optimizer, "NAME",
           "constant, step, cosine, linear or onecycle"),
       For("warmup", &O::warmup, kTrain, optimizer, "LENGTH",

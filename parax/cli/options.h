@@ -68,7 +68,7 @@ struct Options {
   std::optional<int64_t> image_size, resize;
   std::string crop = "auto";  // auto, random-resized, pad, none
   int64_t pad = 4;
-  std::vector<double> scale = {0.08, 1.0}, ratio = {3.0 / 4, 4.0 / 3};
+  std::vector<double> scale = {0.25, 1.0}, ratio = {3.0 / 4, 4.0 / 3};
   double flip = 0.5;
   std::string interpolation = "bilinear";
   std::string normalise;  // "", "imagenet", "cifar10" or six numbers mean,std

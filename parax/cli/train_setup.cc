@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -16,13 +17,16 @@ namespace {
 constexpr int64_t kSyntheticBatches = 100;  // an epoch of synthetic data
 constexpr int64_t kDefaultShare = 16;       // images an instance and step, unless the user says
 constexpr int64_t kDefaultLeastBatch = 64;
-constexpr int64_t kLeastShare = 8;  // batch norm needs some images to take statistics of
+constexpr int64_t kLeastSteps = 50;  // an epoch, so that a small data set gets enough updates
+constexpr int64_t kLeastShare = 8;   // batch norm needs some images to take statistics of
 
 // The batch when the user names none: kDefaultShare images an instance, but never so large that an
-// epoch of a small data set is only a few steps.
+// epoch of a small data set is only a few steps; then a power of two.
 int64_t DefaultBatch(int64_t samples, int64_t instances) {
   const int64_t wanted = std::max(kDefaultLeastBatch, kDefaultShare * instances);
-  return std::max<int64_t>(kLeastShare, std::min(wanted, samples / 20));
+  if (wanted * kLeastSteps <= samples) return wanted;
+  return std::max<int64_t>(kLeastShare, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(
+                                            std::max<int64_t>(1, samples / kLeastSteps)))));
 }
 
 void ResolveBatch(TrainSetup& setup, int64_t samples) {
@@ -120,9 +124,10 @@ void ResolveLength(TrainSetup& setup) {
   ResolveSpan(options.save_every, setup, setup.save_every, setup.save_seconds);
 }
 
-// Peak learning rates that work without tuning: linear in the batch (Goyal et al. 2017).
+// Peak learning rates that work without tuning: the usual ones at a batch of 256, scaled with the
+// square root of the batch (Krizhevsky 2014), which is the safer rule at both ends.
 double DefaultLearningRate(OptimizerKind kind, int64_t batch) {
-  const double scale = static_cast<double>(batch) / 256;
+  const double scale = std::sqrt(static_cast<double>(batch) / 256);
   switch (kind) {
     case OptimizerKind::kSgd:
       return 0.1 * scale;
