@@ -1,0 +1,114 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "parax/base/error.h"
+#include "parax/cli/commands.h"
+#include "parax/cli/train_setup.h"
+#include "parax/engine/schedule.h"
+#include "parax/models/resnet.h"
+
+namespace parax {
+namespace {
+
+void OneOf(const char* flag, const std::string& value, std::initializer_list<const char*> known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  FailUsage("--{} is '{}'; it can be {}", flag, value, fmt::join(known, ", "));
+}
+
+template <typename T>
+void AtLeast(const char* flag, T value, T least) {
+  if (value < least) FailUsage("--{} is {}; it must be {} or more", flag, value, least);
+}
+template <typename T>
+void AtLeast(const char* flag, const std::optional<T>& value, T least) {
+  if (value) AtLeast(flag, *value, least);
+}
+
+void Below1(const char* flag, double value) {
+  if (value < 0 || value >= 1) FailUsage("--{} is {}; it must be in [0, 1)", flag, value);
+}
+void Probability(const char* flag, double value) {
+  if (value < 0 || value > 1) FailUsage("--{} is {}; it must be in [0, 1]", flag, value);
+}
+
+// 0 < min <= max.
+void Range(const char* flag, const std::vector<double>& v, double most) {
+  if (v.size() != 2 || !(v[0] > 0) || v[1] < v[0] || v[1] > most) {
+    FailUsage("--{} is {}; it must be two numbers, MIN and MAX, above 0{}", flag, fmt::join(v, " "),
+              most == 1 ? " and at most 1" : "");
+  }
+}
+
+void CheckTexts(const Options& o) {
+  OneOf("precision", o.precision, {"fp32"});
+  OneOf("layout", o.layout, {"auto", "nhwc", "blocked"});
+  OneOf("update-policy", o.update_policy, {"commit", "eager"});
+  OneOf("best-metric", o.best_metric, {"accuracy", "loss"});
+  OneOf("crop", o.crop, {"auto", "random-resized", "pad", "none"});
+  OneOf("interpolation", o.interpolation, {"bilinear", "bicubic"});
+  OneOf("split", o.split, {"val", "test", "train"});
+  OneOf("format", o.format, {"csv", "json"});
+  if (!o.normalise.empty()) (void)ParseNormalization(o.normalise);
+  (void)ParseSchedule(o.lr_schedule);
+  (void)ParseOptimizer(o.optimizer);
+}
+
+void CheckNumbers(const Options& o) {
+  for (const auto& [flag, value] : {std::pair{"keep", o.keep}, {"top", o.top}}) {
+    AtLeast(flag, value, 1);
+  }
+  AtLeast("cores-per-instance", o.cores_per_instance, 1);
+  AtLeast("instances", o.instances, 0);
+  AtLeast("decode-cores", o.decode_cores, 0);
+  AtLeast("workers", o.workers, 0);
+  AtLeast("patience", o.patience, 0);
+  AtLeast<int64_t>("classes", o.classes, 0);
+  AtLeast<int64_t>("pad", o.pad, 0);
+  AtLeast<int64_t>("batch", o.batch, 1);
+  AtLeast<int64_t>("bn-group", o.bn_group, 1);
+  AtLeast<int64_t>("micro-batch", o.micro_batch, 1);
+  AtLeast<uint64_t>("max-steps", o.max_steps, 1);
+  for (const auto& [flag, value] : {std::pair{"image-size", o.image_size}, {"resize", o.resize}}) {
+    AtLeast<int64_t>(flag, value, 1);
+    if (value && *value > 16384) FailUsage("--{} is {}; at most 16384 is possible", flag, *value);
+  }
+  if (o.epochs && !(*o.epochs > 0)) FailUsage("--epochs is {}; it must be above 0", *o.epochs);
+  for (const auto& [flag, value] : {std::pair{"lr", o.lr.value_or(0)},
+                                    {"lr-gamma", o.lr_gamma},
+                                    {"lr-final", o.lr_final},
+                                    {"weight-decay", o.weight_decay.value_or(0)},
+                                    {"clip-norm", o.clip_norm},
+                                    {"mixup", o.mixup},
+                                    {"cutmix", o.cutmix}}) {
+    AtLeast(flag, value, 0.0);
+  }
+  for (const auto& [flag, value] : {std::pair{"momentum", o.momentum},
+                                    {"beta1", o.beta1},
+                                    {"beta2", o.beta2},
+                                    {"ema", o.ema},
+                                    {"label-smoothing", o.label_smoothing},
+                                    {"dropout", o.dropout},
+                                    {"val-split", o.val_split.value_or(0)}}) {
+    Below1(flag, value);
+  }
+  Probability("flip", o.flip);
+  Probability("random-erasing", o.random_erasing);
+  Range("scale", o.scale, 1);
+  Range("ratio", o.ratio, INFINITY);
+  if (o.colour_jitter.size() > 4) FailUsage("--colour-jitter takes at most four numbers");
+}
+
+}  // namespace
+
+void CheckValues(const Options& options) {
+  const bool builds = options.command == "train" || options.command == "plan";
+  if (builds && !options.model.empty()) (void)Resolved(ModelSpec{.name = options.model});
+  CheckTexts(options);
+  CheckNumbers(options);
+}
+
+}  // namespace parax
