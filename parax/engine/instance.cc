@@ -75,7 +75,7 @@ Instance::BoundPlan Instance::Bind(const Plan& plan) {
       first.push_back(slot);
       later.push_back(scratch);
       void* const both[] = {slot, scratch};
-      made.added.push_back(MakeAccumulate(param.grad.elements())->Bind(both));
+      made.added.push_back(MakeAccumulate(param.grad.elements(), plan.options.threads)->Bind(both));
       scratch += RoundUp(param.grad.bytes());
     }
     made.first = op.kernel->Bind(first);

@@ -359,7 +359,7 @@ class Builder {
     const std::string& name = plan_.buffers[static_cast<size_t>(t.buffer)].name;
     op.name = fmt::format("{} gradient sum", name);
     op.kind = OpKind::kBackwardData;
-    op.kernel = MakeAddInto(t.layout.elements());
+    op.kernel = MakeAddInto(t.layout.elements(), plan_.options.threads);
     const int sum = AddBuffer(op.name, BufferKind::kGradient, t.layout.bytes());
     op.arguments = {{Place::kArena, sum, true},
                     {Place::kArena, t.grad, false},
