@@ -26,7 +26,6 @@ void Construct(Counter* array, size_t count, uint64_t value) {
 
 }  // namespace
 
-// Not FUTEX_PRIVATE: the word may be shared with another process.
 size_t Control::Bind(const ServerLayout& layout, size_t leaves, std::byte* base) {
   const size_t buckets = layout.buckets.size();
   const size_t tasks = layout.tasks.size();
