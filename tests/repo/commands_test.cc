@@ -53,7 +53,7 @@ struct Result {
   std::string output;
 };
 
-Result Run(const std::string& arguments) {
+Result RunParax(const std::string& arguments) {
   const std::string line = "cd '" PARAX_SOURCE_DIR "' && '" PARAX_BINARY "' " + arguments +
                            " --parse-only </dev/null 2>&1";
   Result result{-1, ""};
@@ -74,7 +74,7 @@ TEST(Commands, InTheDocumentationParse) {
     if (file.extension() != ".md") continue;
     for (const std::string& command : Commands(file.text)) {
       ++commands;
-      const Result result = Run(command);
+      const Result result = RunParax(command);
       EXPECT_EQ(result.status, 0) << file.path << ": parax " << command << "\n" << result.output;
     }
   }
@@ -86,15 +86,15 @@ TEST(Commands, RecipesParse) {
   for (const SourceFile& file : Files()) {
     if (file.extension() != ".toml" || !file.path.starts_with("recipes/")) continue;
     ++recipes;
-    const Result result = Run("train --data synthetic --config " + file.path);
+    const Result result = RunParax("train --data synthetic --config " + file.path);
     EXPECT_EQ(result.status, 0) << file.path << "\n" << result.output;
   }
   EXPECT_GE(recipes, 3);
 }
 
 TEST(Commands, WrongOnesDoNotParse) {
-  EXPECT_EQ(Run("train --data synthetic --model resnet18 --epoch 3").status, 2);
-  EXPECT_EQ(Run("train --data synthetic --model resnet19").status, 2);
+  EXPECT_EQ(RunParax("train --data synthetic --model resnet18 --epoch 3").status, 2);
+  EXPECT_EQ(RunParax("train --data synthetic --model resnet19").status, 2);
 }
 
 #endif
