@@ -1,0 +1,437 @@
+#!/usr/bin/env python3
+"""Checks that a training run comes through what can happen to it, with the program as it is:
+the same bits again, kills, a full disk, signals, damaged checkpoints, and the memory it foretold.
+
+    scripts/check-crashes.py                       everything (about 10 minutes on two cores)
+    scripts/check-crashes.py --short               what the tests run (seconds)
+    scripts/check-crashes.py --only kills --kills 100 --seed 7
+
+Needs Python 3 and build/release/parax; the full-disk check needs root (it mounts a small tmpfs).
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 120  # seconds that anything awaited may take
+TIMES = {"images_per_s"}  # metrics that measure time
+# Options that say where and with how many threads, not what is computed.
+FREE = ("out", "resume", "plan", "workers", "quiet", "keep")
+
+
+class Failed(Exception):
+    pass
+
+
+def check(truth, message):
+    if not truth:
+        raise Failed(message)
+
+
+def await_that(condition, what, process=None):
+    """Until `condition()`; False when `process` ended first."""
+    end = time.monotonic() + LIMIT
+    while not condition():
+        if process is not None and process.poll() is not None:
+            return False
+        check(time.monotonic() < end, f"waited {LIMIT} s in vain for {what}")
+        time.sleep(0.001)
+    return True
+
+
+# --- a run folder -------------------------------------------------------------------------------
+
+
+def checkpoints(run):
+    """Steps that have a checkpoint, ascending."""
+    names = [p.name for p in (run / "checkpoints").glob("step-*")]
+    return sorted(int(name[5:]) for name in names)
+
+
+def checkpoint(run, step=None):
+    return run / "checkpoints" / f"step-{checkpoints(run)[-1] if step is None else step}"
+
+
+def metrics(run):
+    """The whole lines of metrics.jsonl without times."""
+    lines = (run / "metrics.jsonl").read_text().split("\n")[:-1]
+    points = [json.loads(line) for line in lines]
+    return [{k: v for k, v in point.items() if k not in TIMES} for point in points]
+
+
+def last_step(run):
+    try:
+        points = metrics(run)
+    except (OSError, ValueError):
+        return 0
+    return points[-1]["step"] if points else 0
+
+
+def state(run):
+    """state.json without times and places."""
+    content = json.loads((checkpoint(run) / "state.json").read_text())
+    del content["seconds"]
+    content["config"] = [line for line in content["config"].split("\n")
+                         if line.split(" = ")[0] not in FREE]
+    return content
+
+
+def same(run, reference, what):
+    check(checkpoints(run)[-1] == checkpoints(reference)[-1],
+          f"{what}: ends at step {checkpoints(run)[-1]}, not {checkpoints(reference)[-1]}")
+    for name in ("model", "ema", "optimizer"):
+        a, b = (checkpoint(r) / f"{name}.safetensors" for r in (run, reference))
+        check(a.read_bytes() == b.read_bytes(), f"{what}: {name}.safetensors differs")
+    check(state(run) == state(reference),
+          f"{what}: state.json differs: {run} {reference}")
+    ours, theirs = metrics(run), metrics(reference)
+    check([p["step"] for p in ours] == list(range(1, len(ours) + 1)),
+          f"{what}: metrics.jsonl does not hold each step once")
+    check(ours == theirs, f"{what}: metrics.jsonl differs")
+
+
+# --- running the program ------------------------------------------------------------------------
+
+
+class Bench:
+    """A tiny real data set, and runs of the program on it."""
+
+    def __init__(self, args, folder):
+        self.parax, self.folder = args.parax, folder
+        self.steps = args.steps
+        self.data = folder / "data"
+        for split, count in (("train", 12), ("val", 4)):
+            for label in sorted((ROOT / "data/digits" / split).iterdir()):
+                (self.data / split / label.name).mkdir(parents=True)
+                for image in sorted(label.iterdir())[:count]:
+                    shutil.copy(image, self.data / split / label.name)
+
+    def command(self, out, *extra):
+        return [str(self.parax), "train", "--data", str(self.data), "--model", "resnet20",
+                "--image-size", "32", "--batch", "16", "--instances", "2", "--ema", "0.9",
+                "--epochs", "1000", "--max-steps", str(self.steps), "--eval-every", "4",
+                "--save-every", "3", "--out", str(out), *extra]
+
+    def start(self, out, *extra):
+        with open(str(out) + ".log", "a") as log:
+            return subprocess.Popen(self.command(out, *extra), stdout=log, stderr=log)
+
+    def log(self, out):
+        return Path(str(out) + ".log").read_text()
+
+    def finish(self, process, out, status=0):
+        try:
+            process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Failed(f"{out.name} did not end within {LIMIT} s") from None
+        check(process.returncode == status,
+              f"{out.name}: exit {process.returncode} instead of {status}:\n{self.log(out)}")
+
+    def run(self, out, *extra):
+        self.finish(self.start(out, *extra), out)
+        return out
+
+    def reference(self):
+        """The run that nothing happened to; made once."""
+        out = self.folder / "reference"
+        return out if out.exists() else self.run(out)
+
+
+# --- the checks ---------------------------------------------------------------------------------
+
+
+def check_repeat(bench, args):
+    """The same seed and plan twice, with other numbers of decoding threads: the same bits."""
+    plan = str(bench.reference() / "plan.json")
+    for workers in ("1", "3"):
+        run = bench.run(bench.folder / f"repeat-{workers}", "--plan", plan, "-j", workers)
+        same(run, bench.reference(), f"-j {workers}")
+    other = bench.run(bench.folder / "other-seed", "--seed", "1")
+    check((checkpoint(other) / "model.safetensors").read_bytes() !=
+          (checkpoint(bench.reference()) / "model.safetensors").read_bytes(),
+          "another seed gives the same weights")
+    return "-j 1, -j 3 and the plan of the first: same bits; another seed: others"
+
+
+def kill_moment(bench, run, process, mode, target, rng):
+    """Waits for the moment of a kill; False when the run ended before."""
+    if mode == "start":  # while options, data and plans are made ready
+        time.sleep(rng.uniform(0, 0.5))
+        return process.poll() is None
+    if not await_that(lambda: last_step(run) >= target, f"step {target}", process):
+        return False
+    if mode == "saving":
+        folder = run / "checkpoints"
+        if not await_that(lambda: any(folder.glob(".step-*")), "a checkpoint", process):
+            return False
+        time.sleep(rng.uniform(0, 0.01))
+    else:
+        time.sleep(rng.uniform(0, 0.2))
+    return process.poll() is None
+
+
+def check_kills(bench, args):
+    """Kills at random moments, saving included; each time --resume auto goes on."""
+    rng = random.Random(args.seed)
+    run = bench.folder / "killed"
+    killed, saving = 0, 0
+    while killed < args.kills:
+        process = bench.start(run, "--resume", "auto")
+        mode = ("saving", "training", "saving", "start")[killed % 4]
+        target = bench.steps * (killed + rng.random()) / (args.kills + 1)
+        came = kill_moment(bench, run, process, mode, target, rng)
+        process.kill()
+        process.wait()
+        check(came, f"the run ended before kill {killed + 1}:\n{bench.log(run)}")
+        killed += 1
+        saving += any((run / "checkpoints").glob(".step-*"))
+    bench.run(run, "--resume", "auto")
+    same(run, bench.reference(), f"after {killed} kills (--seed {args.seed})")
+    check(not any((run / "checkpoints").glob(".step-*")), "half a checkpoint was left behind")
+    check(saving > 0, "no kill met a checkpoint being saved")
+    return f"{killed} kills, {saving} of them while saving: same bits, each step once"
+
+
+def check_early_stop(bench, args):
+    """A run that stopped early does not train on when it is taken up again."""
+    run = bench.run(bench.folder / "early", "--patience", "2", "--lr", "0")
+    stopped = last_step(run)
+    check(stopped < bench.steps, "a learning rate of 0 and --patience 2 did not stop early")
+    bench.run(run, "--resume", "auto")
+    check(last_step(run) == stopped, f"stopped early at {stopped}, went on to {last_step(run)}")
+    return f"stopped early at step {stopped} for good"
+
+
+def check_signals(bench, args):
+    """SIGINT, SIGTERM: saved, exit 130; a second signal ends the program at once."""
+    run = bench.folder / "signals"
+    # Step 8 is one to be evaluated, which an interrupted run leaves to its next session.
+    for sent, step in ((signal.SIGINT, 2), (signal.SIGTERM, 8)):
+        process = bench.start(run, "--resume", "auto")
+        check(await_that(lambda: last_step(run) >= step, f"step {step}", process), "ended early")
+        process.send_signal(sent)
+        bench.finish(process, run, 130)
+        check(f"interrupted after step {checkpoints(run)[-1]} of" in bench.log(run),
+              f"{sent.name} was not followed by a checkpoint:\n{bench.log(run)}")
+    bench.run(run, "--resume")
+    same(run, bench.reference(), "after SIGINT and SIGTERM")
+
+    run = bench.folder / "at-once"
+    process = bench.start(run)
+    check(await_that(lambda: last_step(run) >= 2, "step 2", process), "ended early")
+    process.send_signal(signal.SIGINT)
+    status = Path(f"/proc/{process.pid}/status")
+    pending = re.compile(r"ShdPnd:\s*([0-9a-f]+)")
+    await_that(lambda: not int(pending.search(status.read_text())[1], 16) & 2, "the first SIGINT")
+    process.send_signal(signal.SIGINT)
+    bench.finish(process, run, 130)
+    check("interrupted after" not in bench.log(run), "the second SIGINT did not end it at once")
+    return "SIGINT and SIGTERM save, exit 130 and resume to the same bits; twice ends at once"
+
+
+def check_owed(bench, args):
+    """Stopping on the very step of an evaluation: resuming makes up for it."""
+    run = bench.folder / "owed"
+    process = bench.start(run, "--eval-every", "1")
+    check(await_that(lambda: last_step(run) >= 2, "step 2", process), "ended early")
+    process.send_signal(signal.SIGINT)
+    bench.finish(process, run, 130)
+    owed = "owed" in json.loads((checkpoint(run) / "state.json").read_text())
+    bench.run(run, "--resume", "--eval-every", "1")
+    same(run, bench.run(bench.folder / "not-owed", "--eval-every", "1"), "after an owed evaluation")
+    check(owed, "the interrupted run did not stop before an evaluation")
+    return "an evaluation that a signal came before is made up for"
+
+
+def check_damage(bench, args):
+    """Each file of the newest checkpoint cut short: the one before it is used, and named."""
+    reference, cuts = bench.reference(), 0
+    newest, previous = reversed(checkpoints(reference)[-2:])
+    names = sorted(p.name for p in checkpoint(reference).iterdir())
+    run = bench.folder / "damaged"
+    for name in names:
+        size = (checkpoint(reference) / name).stat().st_size
+        for length in (size // 2,) if args.short else (0, 1, size // 2, size - 1):
+            shutil.copytree(reference, run)
+            os.truncate(checkpoint(run) / name, length)
+            bench.run(run, "--resume")
+            log = bench.log(run)
+            what = f"{name} cut to {length} of {size} bytes"
+            check(f"step-{newest} is damaged" in log, f"{what}: not said:\n{log}")
+            check(f"step-{previous} (step {previous} of" in log, f"{what}: not resumed:\n{log}")
+            same(run, reference, what)
+            shutil.rmtree(run)
+            Path(str(run) + ".log").unlink()
+            cuts += 1
+        if args.short and cuts == 2:
+            break
+    return f"{cuts} cuts found out, step {previous} used instead of {newest}"
+
+
+def check_disk(bench, args):
+    """A disk that fills up while training: nothing lost, and saved when there is room again."""
+    disk = bench.folder / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "parax", str(disk)],
+                             stderr=subprocess.DEVNULL, check=False)
+    if mounted.returncode != 0:
+        return "skipped: mounting a tmpfs needs root"
+    try:
+        run = disk / "run"
+        log_path = bench.folder / "disk.log"
+        with open(log_path, "w") as log:
+            process = subprocess.Popen(bench.command(run, "--keep", "2"), stdout=log, stderr=log)
+        try:
+            await_that(lambda: checkpoints(run), "the first checkpoint", process)
+            with open(disk / "filler", "wb", buffering=0) as filler:
+                try:
+                    while filler.write(b"x" * 4096):
+                        pass
+                except OSError:
+                    pass  # full
+                check(await_that(lambda: "is not saved" in log_path.read_text(), "a warning",
+                                 process), f"the full disk went unnoticed:\n{log_path.read_text()}")
+                whole = checkpoint(run)
+                image = next(bench.data.glob("val/*/*.png"))
+                shown = subprocess.run([str(bench.parax), "predict", "--model", str(whole),
+                                        str(image)], capture_output=True, text=True, check=False)
+                check(shown.returncode == 0, f"{whole} can't be loaded: {shown.stderr}")
+                filler.truncate(0)
+            process.wait(LIMIT)
+        finally:
+            process.kill()
+            process.wait()
+        check(process.returncode == 0, f"exit {process.returncode}:\n{log_path.read_text()}")
+        same(run, bench.reference(), "after a full disk")
+        failed = log_path.read_text().count("is not saved")
+        return f"{failed} saves failed, {whole.name} stayed whole, then all was there: same bits"
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def in_use(pid):
+    """Resident bytes, huge pages included."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(m) for m in re.findall(r"(?:VmRSS|HugetlbPages):\s*(\d+) kB", text)) * 1024
+
+
+def huge(pid):
+    match = re.search(r"HugetlbPages:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) * 1024 if match else 0
+
+
+def measure(command, run, every=0.02):
+    """Peak bytes, what the first line foretold, and (step, bytes in use) as it went on."""
+    log_path = Path(str(run) + ".log")
+    with open(log_path, "w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    samples, pages = [], 0
+    while True:
+        try:
+            pages = max(pages, huge(process.pid))
+            samples.append((last_step(run), in_use(process.pid)))
+        except (OSError, TypeError):
+            pass
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            break
+        time.sleep(every)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    log = log_path.read_text()
+    check(process.returncode == 0, f"exit {process.returncode}:\n{log}")
+    number, unit = re.search(r"peak ([\d.]+) (\w+) of", log).groups()
+    foretold = float(number) * {"KB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+    return usage.ru_maxrss * 1024 + pages, foretold, samples
+
+
+def check_peak(bench, args):
+    """Measured peak memory within 10 % of what the first line says."""
+    lines, wrong = [], []
+    cases = [("resnet20 digits", bench.command(bench.folder / "peak-resnet20"))]
+    for model, batch in (() if args.short else (("resnet18", 32), ("resnet50", 32))):
+        cases.append((f"{model} synthetic {batch}", [
+            str(bench.parax), "train", "--data", "synthetic", "--model", model, "--batch",
+            str(batch), "--max-steps", "3", "--out", str(bench.folder / f"peak-{model}")]))
+    for name, command in cases:
+        peak, foretold, _ = measure(command, Path(command[command.index("--out") + 1]))
+        lines.append(f"{name}: {peak / 1e6:.0f} MB, {foretold / 1e6:.0f} foretold "
+                     f"({100 * (foretold / peak - 1):+.1f} %)")
+        if abs(foretold / peak - 1) > 0.1:
+            wrong.append(name)
+    text = "; ".join(lines)
+    check(not wrong, f"not within 10 %: {text}")
+    return text
+
+
+def check_flat(bench, args):
+    """Memory in use the same after 1,000 more iterations."""
+    warm, more = 200, 1000
+    run = bench.folder / "flat"
+    command = bench.command(run)
+    for flag, value in (("--max-steps", str(warm + more + 50)), ("--eval-every", "50"),
+                        ("--save-every", "50")):
+        command[command.index(flag) + 1] = value
+    _, _, samples = measure(command, run, every=0.05)
+
+    def median(low, high):
+        values = sorted(size for step, size in samples if low <= step < high)
+        return values[len(values) // 2]
+
+    before, after = median(warm, warm + 50), median(warm + more, warm + more + 50)
+    text = f"{before / 1e6:.2f} MB at step {warm}, {after / 1e6:.2f} at {warm + more}"
+    check(abs(after / before - 1) <= 0.01, f"not flat: {text}")
+    return text
+
+
+CHECKS = {"repeat": check_repeat, "kills": check_kills, "early-stop": check_early_stop,
+          "signals": check_signals, "owed": check_owed, "damage": check_damage,
+          "disk": check_disk, "peak": check_peak, "flat": check_flat}
+SHORT = ("repeat", "kills", "signals", "owed", "damage")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--parax", type=Path, default=ROOT / "build/release/parax",
+                        help="the program (default: build/release/parax)")
+    parser.add_argument("--only", nargs="+", choices=CHECKS, help="these checks")
+    parser.add_argument("--short", action="store_true", help="few kills and cuts, no memory")
+    parser.add_argument("--kills", type=int, help="how many (default: 20; --short: 3)")
+    parser.add_argument("--steps", type=int, help="of a run (default: 60; --short: 16)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random moments")
+    args = parser.parse_args()
+    args.kills = args.kills or (3 if args.short else 20)
+    args.steps = args.steps or (16 if args.short else 60)
+    args.parax = args.parax.resolve()
+    if not args.parax.exists():
+        sys.exit(f"{args.parax} is missing: build it first, or give --parax")
+    failures = 0
+    folder = Path(tempfile.mkdtemp(prefix="parax-crashes-"))
+    bench = Bench(args, folder)
+    for name in args.only or (SHORT if args.short else CHECKS):
+        started = time.monotonic()
+        try:
+            line = "ok      " + name + ": " + CHECKS[name](bench, args)
+        except Failed as failure:
+            line, failures = f"FAILED  {name}: {failure}", failures + 1
+        print(f"{line} ({time.monotonic() - started:.0f} s)", flush=True)
+    if failures:
+        sys.exit(f"{failures} failed; the runs are in {folder}")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
