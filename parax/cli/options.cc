@@ -79,7 +79,8 @@ void AddFlag(CLI::App& app, const Flag& flag, Options& options) {
   } else if (flag.list) {
     option->expected(1, 64);
   } else {
-    option->expected(1);
+    // CLI11 lets options of vectors take what follows: predict's images.
+    option->expected(1)->allow_extra_args(false);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
 }
