@@ -15,7 +15,7 @@ namespace parax {
 
 class JpegReader {
  public:
-  JpegReader();
+  JpegReader() = default;
   ~JpegReader();
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
@@ -27,6 +27,7 @@ class JpegReader {
   static void OnError(j_common_ptr info);
   static void OnMessage(j_common_ptr info, int level);
   static void OnProgress(j_common_ptr info);
+  void Create();
   void Start(const DecodeHint& hint, Image& out);
   void ReadRows(Image& out);
 

@@ -25,17 +25,6 @@ void CmykToRgb(const uint8_t* line, int width, uint8_t* rgb) {
 
 }  // namespace
 
-JpegReader::JpegReader() {
-  jpeg_.err = jpeg_std_error(&errors_);
-  errors_.error_exit = OnError;
-  errors_.emit_message = OnMessage;
-  jpeg_.client_data = this;
-  jpeg_create_decompress(&jpeg_);
-  jpeg_.mem->max_memory_to_use = kMaxMemory;
-  progress_.progress_monitor = OnProgress;
-  jpeg_.progress = &progress_;
-}
-
 JpegReader::~JpegReader() { jpeg_destroy_decompress(&jpeg_); }
 
 void JpegReader::OnError(j_common_ptr info) {
@@ -58,12 +47,26 @@ void JpegReader::OnProgress(j_common_ptr info) {
   if (self->jpeg_.input_scan_number > kMaxScans) ERREXIT(&self->jpeg_, JERR_BAD_PROGRESSION);
 }
 
+// A decompressor of its own for every file: libjpeg keeps tables from one file to the next, and a
+// file that lacks some would be decoded with another's.
+void JpegReader::Create() {
+  jpeg_destroy_decompress(&jpeg_);
+  jpeg_.err = jpeg_std_error(&errors_);
+  errors_.error_exit = OnError;
+  errors_.emit_message = OnMessage;
+  jpeg_.client_data = this;
+  jpeg_create_decompress(&jpeg_);
+  jpeg_.mem->max_memory_to_use = kMaxMemory;
+  progress_.progress_monitor = OnProgress;
+  jpeg_.progress = &progress_;
+}
+
 std::string JpegReader::Open(std::span<const std::byte> file, ImageInfo& info) {
   if (setjmp(jump_) != 0) {
-    jpeg_abort_decompress(&jpeg_);
+    jpeg_destroy_decompress(&jpeg_);
     return std::string("broken JPEG: ") + message_;
   }
-  jpeg_abort_decompress(&jpeg_);  // a file opened before and not read
+  Create();
   jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(file.data()), file.size());
   jpeg_read_header(&jpeg_, TRUE);
   info.width = static_cast<int>(jpeg_.image_width);
@@ -80,7 +83,7 @@ std::string JpegReader::Open(std::span<const std::byte> file, ImageInfo& info) {
 
 std::string JpegReader::Read(const DecodeHint& hint, Image& out) {
   if (setjmp(jump_) != 0) {
-    jpeg_abort_decompress(&jpeg_);
+    jpeg_destroy_decompress(&jpeg_);
     return std::string("broken JPEG: ") + message_;
   }
   Start(hint, out);

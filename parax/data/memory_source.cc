@@ -8,7 +8,7 @@
 #include "parax/base/error.h"
 #include "parax/base/philox.h"
 #include "parax/data/cursor.h"
-#include "parax/data/parallel.h"
+#include "parax/data/parallel_internal.h"
 #include "parax/data/pipeline.h"
 #include "parax/numa/arena.h"
 

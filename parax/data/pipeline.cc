@@ -16,7 +16,7 @@
 #include "parax/base/error.h"
 #include "parax/base/sequence.h"
 #include "parax/base/bell.h"
-#include "parax/data/binding.h"
+#include "parax/data/binding_internal.h"
 #include "parax/data/cursor.h"
 #include "parax/data/sample_decoder.h"
 #include "parax/numa/arena.h"

@@ -10,7 +10,7 @@
 
 #include "parax/base/error.h"
 #include "parax/data/index.h"
-#include "parax/data/parallel.h"
+#include "parax/data/parallel_internal.h"
 
 namespace parax {
 namespace {

@@ -177,6 +177,16 @@ TEST(Image, MissingDataIsReportedAlsoWhenTheEndMarkerIsThere) {
   EXPECT_EQ(WhyNot(file + "bytes behind the end"), "");
 }
 
+TEST(Image, NothingIsKeptFromTheFileBefore) {
+  const std::string good = WriteJpeg(MakePicture(40, 33));
+  std::string lacking = good;  // its first quantisation table becomes a comment
+  lacking[lacking.find("\xff\xdb") + 1] = '\xfe';
+  Decoder decoder;
+  Image image;
+  EXPECT_EQ(decoder.Decode(Bytes(good), {}, image), "");
+  EXPECT_NE(decoder.Decode(Bytes(lacking), {}, image), "");
+}
+
 TEST(Image, ReadNeedsAnOpenFile) {
   Decoder decoder;
   Image image;
