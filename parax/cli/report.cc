@@ -19,13 +19,13 @@ constexpr char kStyle[] = R"(
 h1{font-size:26px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 10px}.soft{color:var(--soft)}
 .cards{display:flex;flex-wrap:wrap;gap:10px;margin:18px 0}.card{background:var(--card);border-radius:8px;padding:10px 16px;min-width:120px}
 .card b{display:block;font-size:20px;font-weight:600}.card span{color:var(--soft);font-size:13px}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:14px}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:14px}
 svg{width:100%;height:auto;background:var(--card);border-radius:8px}svg text{fill:var(--fg);font:12px system-ui,sans-serif}
 svg .title{font-weight:600;font-size:13px}svg .tick{fill:var(--soft)}svg .grid{stroke:var(--rule)}
 svg .line{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}svg .t0{fill:var(--c0)}svg .t1{fill:var(--c1)}svg .faint{opacity:.3;stroke-width:1}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:13px}td,th{padding:4px 8px;text-align:right;white-space:nowrap}
 th{font-weight:500;color:var(--soft)}td:first-child,th:first-child{text-align:left}
-.matrix td{text-align:center;min-width:30px;border:1px solid var(--bg);font-variant-numeric:tabular-nums}.matrix th:first-child{position:sticky;left:0;background:var(--bg)}
+.matrix td{background:var(--card);text-align:center;min-width:30px;border:1px solid var(--bg);font-variant-numeric:tabular-nums}.matrix th:first-child{position:sticky;left:0;background:var(--bg)}
 .matrix th.column{writing-mode:vertical-rl;transform:rotate(180deg);padding:8px 4px;text-align:left}
 .mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(124px,1fr));gap:12px}.mistakes figure{margin:0;background:var(--card);border-radius:8px;overflow:hidden}
 .mistakes img{width:100%;aspect-ratio:1;object-fit:cover;display:block}.mistakes figcaption{padding:6px 8px;font-size:12px;line-height:1.35;overflow-wrap:anywhere}
@@ -72,26 +72,28 @@ std::string Matrix(const ReportContent& content) {
   const size_t n = content.classes.size();
   std::string html =
       "<h2>Confusion matrix</h2>\n<p class=soft>Rows: true class. Columns: what the "
-      "network said.</p>\n<div class=scroll><table class=matrix><tr><th></th>";
+      "network said.</p>\n<div class=scroll><table class=matrix><tr><th></th><th>right</th>";
   for (const std::string& name : content.classes) {
     html += fmt::format("<th class=column>{}</th>", EscapeHtml(name));
   }
-  html += "<th>right</th></tr>\n";
+  html += "</tr>\n";
   for (size_t row = 0; row < n; ++row) {
     int64_t total = 0;
     for (size_t c = 0; c < n; ++c) total += content.confusion[row * n + c];
-    html += fmt::format("<tr><th>{}</th>", EscapeHtml(content.classes[row]));
+    const auto share = [&](int64_t count) {
+      return static_cast<double>(count) / static_cast<double>(total);
+    };
+    html += fmt::format(
+        "<tr><th>{}</th><td>{}</td>", EscapeHtml(content.classes[row]),
+        total == 0 ? "" : fmt::format("{:.1f} %", 100 * share(content.confusion[row * n + row])));
     for (size_t c = 0; c < n; ++c) {
       const int64_t count = content.confusion[row * n + c];
-      const double part = total == 0 ? 0 : static_cast<double>(count) / static_cast<double>(total);
-      html += fmt::format("<td style=\"background:rgba(var(--{}),{:.2f})\">{}</td>",
-                          c == row ? "hit" : "miss", count == 0 ? 0 : 0.08 + 0.62 * part,
-                          count == 0 ? "" : fmt::format("{}", count));
+      html += count == 0
+                  ? "<td></td>"
+                  : fmt::format("<td style=\"background:rgba(var(--{}),{:.2f})\">{}</td>",
+                                c == row ? "hit" : "miss", 0.08 + 0.62 * share(count), count);
     }
-    const int64_t right = content.confusion[row * n + row];
-    html += total == 0 ? "<td></td></tr>\n"
-                       : fmt::format("<td>{:.1f} %</td></tr>\n",
-                                     100 * static_cast<double>(right) / static_cast<double>(total));
+    html += "</tr>\n";
   }
   return html + "</table></div>\n";
 }

@@ -9,7 +9,7 @@ namespace parax {
 namespace {
 
 constexpr double kWidth = 560, kHeight = 260;
-constexpr double kLeft = 56, kRight = 12, kTop = 30, kBottom = 34;
+constexpr double kLeft = 56, kRight = 24, kTop = 30, kBottom = 34;
 constexpr size_t kMostPoints = 600;  // drawn a series
 constexpr double kSmoothing = 0.95;
 
@@ -22,9 +22,9 @@ struct Range {
   }
 };
 
-// A round step (1, 2 or 5 times a power of ten) that cuts the range into about five.
+// A round step (1, 2 or 5 times a power of ten) that cuts the range into three to six.
 double RoundStep(double span) {
-  const double rough = std::max(span, 1e-12) / 5;
+  const double rough = std::max(span, 1e-300) / 6;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (rough <= factor * power) return factor * power;
