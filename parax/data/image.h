@@ -48,7 +48,7 @@ struct DecodeHint {
   int max_reduction = 1;
 };
 
-// Decodes JPEG and PNG; one per thread, keeps the libraries' state and buffers. Never throws (but
+// Decodes JPEG and PNG; one per thread, keeps its buffers. Never throws (but
 // for lack of memory); after an error it is ready for the next file.
 // Grayscale, palette, 16-bit (upper byte), CMYK and YCCK (Adobe's inverted) become RGB, alpha is
 // dropped, as PIL's convert("RGB") does (PIL clips 16-bit gray instead, which makes it white).

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (int y = 0; y < image.height; ++y) {
       for (int x = 0; x < 3 * image.width; ++x) sum = static_cast<uint8_t>(sum + image.row(y)[x]);
     }
-    static volatile uint8_t sink;
+    [[maybe_unused]] static volatile uint8_t sink;
     sink = sum;
     return true;
   };
