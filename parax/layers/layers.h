@@ -55,7 +55,8 @@ struct LossOptions {
   bool probabilities = false;             // targets are probability vectors, not class indices
 };
 // Softmax cross-entropy. Gradient and loss are SUMS over images, not means. In evaluation mode:
-// loss and hits only. The output is the softmax [N, classes].
+// loss and hits only, and images labelled -1 (class unknown) count for nothing. The output is the
+// softmax [N, classes].
 LayerPtr SoftmaxCrossEntropy(const LossOptions& options);
 
 }  // namespace parax

@@ -13,6 +13,7 @@ struct Rule {
   size_t images, classes;
   double smoothing;
   std::vector<double> weights;  // one a class
+  bool evaluation;              // then label -1 stands for an image whose class nobody knows
 
   double Target(size_t c, double q) const {
     return weights[c] * ((1 - smoothing) * q + smoothing / static_cast<double>(classes));
@@ -24,8 +25,9 @@ struct Truth {
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
 
+  bool Known(size_t image) const { return targets != nullptr || labels[image] != -1; }
   bool Valid(const Rule& rule, size_t image) const {
-    return targets != nullptr ||
+    return targets != nullptr || (rule.evaluation && !Known(image)) ||
            (labels[image] >= 0 && static_cast<size_t>(labels[image]) < rule.classes);
   }
   double Share(const Rule& rule, size_t image, size_t c) const {
@@ -58,10 +60,14 @@ void ForwardImage(const Rule& rule, const Truth& truth, size_t image, const floa
   double sum = 0;
   for (size_t c = 0; c < rule.classes; ++c) sum += std::exp(double{x[c]} - largest);
   const double log_sum = std::log(sum);
+  for (size_t c = 0; c < rule.classes; ++c) {
+    p[c] = static_cast<float>(std::exp(double{x[c]} - largest) / sum);
+  }
+  result.finite = result.finite && std::isfinite(log_sum);
+  if (!truth.Known(image)) return;
   double loss = 0;
   for (size_t c = 0; c < rule.classes; ++c) {
     const double shifted = double{x[c]} - largest;
-    p[c] = static_cast<float>(std::exp(shifted) / sum);
     const double t = rule.Target(c, truth.Share(rule, image, c));
     if (t != 0) loss += t * (log_sum - shifted);  // a class of no weight may be at -infinity
   }
@@ -72,7 +78,7 @@ void ForwardImage(const Rule& rule, const Truth& truth, size_t image, const floa
   result.correct1 += rank < 1 ? 1 : 0;
   result.correct5 += rank < 5 ? 1 : 0;
   result.count += 1;
-  result.finite = result.finite && std::isfinite(loss) && std::isfinite(log_sum);
+  result.finite = result.finite && std::isfinite(loss);
 }
 
 Outcome Forward(const Rule& rule, const Truth& truth, const float* x, float* p, LossResult* out) {
@@ -131,7 +137,8 @@ class SoftmaxCrossEntropyLayer final : public Layer {
     const Rule rule = {static_cast<size_t>(dims[0]),
                        static_cast<size_t>(dims[1]),
                        options_.label_smoothing,
-                       {options_.class_weights.begin(), options_.class_weights.end()}};
+                       {options_.class_weights.begin(), options_.class_weights.end()},
+                       request.mode == Mode::kEvaluation};
     const bool probabilities = options_.probabilities;
     const auto truth = [probabilities](const void* p) {
       return probabilities ? Truth{nullptr, static_cast<const float*>(p)}

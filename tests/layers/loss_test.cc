@@ -221,6 +221,24 @@ TEST(Loss, RefusesLabelsOutOfRange) {
   }
 }
 
+TEST(Loss, LeavesUnknownClassesOutOfEvaluation) {
+  LayerRun run(SoftmaxCrossEntropy({.classes = 2}), Request({{2, 2}}, Mode::kEvaluation));
+  run.inputs[0] = {0, std::log(3.0f), 1, 1};
+  run.labels = {-1, 0};
+  ASSERT_EQ(run.Forward(), Outcome::kOk);
+  EXPECT_NEAR(run.output()[1], 0.75, 1e-6);
+  EXPECT_NEAR(run.loss().loss_sum, std::log(2.0), 1e-6);
+  EXPECT_EQ(run.loss().weight_sum, 1);
+  EXPECT_EQ(run.loss().count, 1);
+  EXPECT_EQ(run.loss().correct5, 1);
+  run.labels = {-2, 0};
+  EXPECT_EQ(run.Forward(), Outcome::kKernelFailed);
+  run.labels = {-1, 0};
+  run.inputs[0][0] = kNaN;
+  ASSERT_EQ(run.Forward(), Outcome::kOk);
+  EXPECT_FALSE(run.loss().finite);
+}
+
 TEST(Loss, RefusesImpossibleOptions) {
   EXPECT_THROW((void)SoftmaxCrossEntropy({.classes = 0}), Error);
   EXPECT_THROW((void)SoftmaxCrossEntropy({.classes = 2, .label_smoothing = 1.5}), Error);
