@@ -181,7 +181,8 @@ std::optional<Options> ParseCommandLine(int argc, const char* const* argv) {
   }
   Options options;
   options.command = command->name;
-  options.command_line = fmt::format("parax {}", fmt::join(all, " "));
+  options.command_line = "parax";
+  for (const std::string& word : all) options.command_line += " " + ShellWord(word);
   const std::vector<std::string> arguments(all.begin() + 1, all.end());
   if (const std::string config = ConfigArgument(arguments); !config.empty()) {
     ApplyConfig(options, ReadFile(config, size_t{1} << 20), config, command->bit);
@@ -189,6 +190,15 @@ std::optional<Options> ParseCommandLine(int argc, const char* const* argv) {
   ParseFlags(*command, arguments, options);
   if (options.command.empty()) return std::nullopt;
   return options;
+}
+
+std::string ShellWord(const std::string& text) {
+  static constexpr char kPlain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+@%-";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
 }
 
 std::string ToToml(const Options& options) {

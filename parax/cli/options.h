@@ -95,6 +95,8 @@ std::optional<Options> ParseCommandLine(int argc, const char* const* argv);
 std::string ToToml(const Options& options);
 // Reads such a file's text back. `where` names it in errors.
 Options FromToml(const std::string& toml, const std::string& where);
+// `text` as a word that a shell reads back, for commands to paste.
+std::string ShellWord(const std::string& text);
 Span ParseSpan(const std::string& text, const std::string& flag);  // throws UsageError
 
 }  // namespace parax

@@ -31,10 +31,13 @@ bool LooksLikeImage(const fs::path& path) {
 // Images of a folder and its subfolders, by name.
 void AddFolder(const fs::path& folder, std::vector<std::string>& files) {
   std::vector<std::string> found;
-  for (const auto& entry :
-       fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
-    if (entry.is_regular_file() && LooksLikeImage(entry.path())) {
-      found.push_back(entry.path().string());
+  fs::recursive_directory_iterator entries(folder, fs::directory_options::skip_permission_denied);
+  for (; entries != fs::recursive_directory_iterator(); ++entries) {
+    const fs::path& path = entries->path();
+    if (path.filename().string().starts_with(".")) {
+      entries.disable_recursion_pending();  // hidden, as in data sets
+    } else if (entries->is_regular_file() && LooksLikeImage(path)) {
+      found.push_back(path.string());
     }
   }
   std::sort(found.begin(), found.end());

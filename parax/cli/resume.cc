@@ -36,21 +36,32 @@ std::map<std::string, std::string> Lines(const std::string& toml) {
   return lines;
 }
 
+std::string Value(const std::string& line) {
+  const size_t equals = line.find("= ");
+  return equals == std::string::npos ? "not given" : line.substr(equals + 2);
+}
+
 // The run's options, with those given now put over them.
 Options Merge(const Options& now, const RunState& state, const std::string& where) {
   auto lines = Lines(state.config_toml);
   const auto given = Lines(ToToml(now));
+  std::string refused;
   for (const auto& [key, text] : now.given) {
     const auto it = given.find(key);
     if (it == given.end() || lines[key] == it->second) continue;
     if (!MayChange(key)) {
-      FailUsage(
-          "--{} was '{}' in this run and can't become '{}' on its way: leave it out, or start "
-          "a new run with --init-from",
-          key, lines[key], it->second);
+      refused += fmt::format("{}--{} (was {}, now {})", refused.empty() ? "" : ", ", key,
+                             Value(lines[key]), Value(it->second));
+    } else if (key != "out") {
+      Info("changed for the rest of the run: {}", it->second);
     }
-    if (key != "resume" && key != "out") Info("changed for the rest of the run: {}", it->second);
     lines[key] = it->second;
+  }
+  if (!refused.empty()) {
+    FailUsage(
+        "a run keeps its {}: leave {} out, or start a new run, with --init-from this one's "
+        "weights if you like",
+        refused, refused.find(", --") == std::string::npos ? "it" : "them");
   }
   std::string toml;
   for (const auto& [key, line] : lines) toml += line + "\n";
@@ -87,6 +98,11 @@ std::optional<fs::path> WantedCheckpoint(const Options& options) {
               checkpoints.string());
   }
   const fs::path path = *options.resume;
+  std::error_code error;
+  if (has_some && !fs::equivalent(RunFolderOf(path), options.out, error)) {
+    FailUsage("{} holds another run than {}: choose another --out", options.out.string(),
+              path.string());
+  }
   if (fs::exists(path / "checkpoints")) {
     const auto newest = FindNewestWhole(path / "checkpoints");
     if (!newest) FailUsage("--resume {}: no whole checkpoint there", path.string());
@@ -134,6 +150,12 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
   } catch (const nlohmann::json::exception& e) {
     Fail("{} is not a run's state: {}", where, e.what());
   }
+}
+
+std::filesystem::path RunFolderOf(const std::filesystem::path& path) {
+  if (fs::exists(path / "checkpoints")) return path;
+  const fs::path checkpoint = fs::absolute(path / "").parent_path();  // without a slash behind it
+  return checkpoint.parent_path().parent_path();
 }
 
 std::optional<ResumePoint> FindResumePoint(const Options& options) {

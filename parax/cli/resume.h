@@ -29,6 +29,9 @@ struct ResumePoint {
   std::filesystem::path checkpoint;
 };
 
+// The run folder that a checkpoint, or the run folder itself, belongs to.
+std::filesystem::path RunFolderOf(const std::filesystem::path& path);
+
 // What --resume asks for; nothing when the run starts afresh. `options.out` must be set. Throws
 // UsageError when --out holds checkpoints and nothing says to resume (naming both commands), when
 // there is nothing to resume, and when flags were changed that a run can't change on its way.

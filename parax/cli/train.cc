@@ -40,10 +40,9 @@ int RunTrain(const Options& given) {
   Options options = given;
   if (options.out.empty()) {
     // --resume PATH goes on in the run folder that the checkpoint lies in.
-    std::filesystem::path from = options.resume.value_or("");
+    const std::string from = options.resume.value_or("");
     if (!from.empty() && from != "auto") {
-      if (!std::filesystem::exists(from / "checkpoints")) from = from.parent_path().parent_path();
-      options.out = from;
+      options.out = RunFolderOf(from);
     } else if (options.resume) {
       FailUsage("--resume needs --out RUN_FOLDER, or --resume RUN_FOLDER");
     } else {

@@ -61,7 +61,7 @@ void TrainRun::WriteFinalReport() const {
   content.machine = MachineFacts(setup_, memory_);
   content.metrics = ReadMetrics(o.out / "metrics.jsonl");
   content.classes = setup_.config.classes;
-  content.usage = UsageLines(setup_);
+  content.usage = UsageLines(setup_, NewestCheckpoint());
   content.summary = {{"steps", fmt::format("{} of {}", trainer_->iteration(), setup_.total_steps)},
                      {"training time", HumanTime(state_.seconds)},
                      {"images/s", fmt::format("{:.1f}", progress_->ImagesPerSecond())}};
@@ -89,7 +89,7 @@ int TrainRun::Finish(bool interrupted) {
   } catch (const Error& error) {
     Warn("no report: {}", error.what());
   }
-  const auto checkpoint = Checkpoints() / fmt::format("step-{}", saved_);
+  const auto checkpoint = NewestCheckpoint();
   nlohmann::ordered_json summary = {{"out", o.out.string()},
                                     {"step", trainer_->iteration()},
                                     {"steps", setup_.total_steps},
@@ -142,7 +142,7 @@ int TrainRun::Finish(bool interrupted) {
       fmt::print("SHA-256 of {}/model.safetensors: {}\n", checkpoint.string(),
                  summary["sha256"].get<std::string>());
     }
-    for (const std::string& line : UsageLines(setup_)) fmt::print("  {}\n", line);
+    for (const std::string& line : UsageLines(setup_, checkpoint)) fmt::print("  {}\n", line);
   }
   if (save_failed_) {
     LogLine(

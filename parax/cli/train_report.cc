@@ -38,22 +38,24 @@ std::vector<int64_t> ConfusionMatrix(const EvalReport& eval, size_t classes) {
   return counts;
 }
 
-std::vector<std::string> UsageLines(const TrainSetup& setup) {
-  const std::string out = setup.options.out.string();
+std::vector<std::string> UsageLines(const TrainSetup& setup,
+                                    const std::filesystem::path& checkpoint) {
+  const std::string out = ShellWord(setup.options.out.string());
   const std::string& name = setup.config.model.name;
   std::vector<std::string> lines;
   if (!setup.synthetic) {
-    lines.push_back(fmt::format("parax eval --model {} --data {}", out, setup.options.data));
+    lines.push_back(
+        fmt::format("parax eval --model {} --data {}", out, ShellWord(setup.options.data)));
   }
   lines.push_back(fmt::format("parax predict --model {} IMAGE_OR_FOLDER", out));
   lines.push_back(fmt::format("parax train --out {} --resume", out));
-  if (name.starts_with("resnet:") || setup.config.image_size == 32) return lines;
-  lines.push_back(
-      fmt::format("python3 -c \"import torchvision, safetensors.torch as s; m = "
-                  "torchvision.models.{}(num_classes={}); "
-                  "m.load_state_dict(s.load_file('{}/checkpoints/step-{}/"
-                  "model.safetensors'), strict=False)\"",
-                  name, setup.config.classes.size(), out, setup.total_steps));
+  const bool of_torchvision = Resolved(ModelSpec{.name = name}).image_size == 224;
+  if (name.starts_with("resnet:") || !of_torchvision) return lines;
+  lines.push_back(fmt::format(
+      "python3 -c \"import sys, torchvision, safetensors.torch as s; m = "
+      "torchvision.models.{}(num_classes={}); "
+      "m.load_state_dict(s.load_file(sys.argv[1]), strict=False)\" {}",
+      name, setup.config.classes.size(), ShellWord((checkpoint / "model.safetensors").string())));
   return lines;
 }
 

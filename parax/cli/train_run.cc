@@ -1,6 +1,7 @@
 #include "parax/cli/train_run.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -36,6 +37,14 @@ double Accuracy(const LossResult& r) {
   return r.count == 0 ? 0 : static_cast<double>(r.correct1) / static_cast<double>(r.count);
 }
 
+// The name of the first tensor that holds a NaN or infinity, or "".
+std::string FirstNonFinite(const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!std::ranges::all_of(tensor.values, [](float v) { return std::isfinite(v); })) return name;
+  }
+  return "";
+}
+
 double MeanLoss(const LossResult& r) { return r.weight_sum == 0 ? 0 : r.loss_sum / r.weight_sum; }
 
 }  // namespace
@@ -54,6 +63,10 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   if (resume && state_.samples != setup_.trainer.train.samples) {
     FailUsage("--resume: the run had {} training images, {} has {}: give it the same data",
               state_.samples, setup_.options.data, setup_.trainer.train.samples);
+  }
+  if (resume && ParseModelConfig(resume->content.config_json, "config.json").classes !=
+                    setup_.config.classes) {
+    FailUsage("--resume: {} has other classes than the run's data had", setup_.options.data);
   }
   state_.samples = setup_.trainer.train.samples;
   state_.config_toml = ToToml(setup_.options);
@@ -118,6 +131,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   } else {
     trainer_->Load(InitTensors(setup_.graph, o.seed));
   }
+  malloc_trim(0);  // tables and tensors of the set-up would count against the rest of the run
   saved_ = state_.step;
   std::filesystem::create_directories(Checkpoints());
   WriteFileAtomically(o.out / "config.toml", state_.config_toml);
@@ -233,6 +247,10 @@ void TrainRun::Evaluate() {
        100 * Accuracy(total), MeanLoss(total), improved_ ? " (best so far)" : "");
 }
 
+std::filesystem::path TrainRun::NewestCheckpoint() const {
+  return Checkpoints() / fmt::format("step-{}", saved_);
+}
+
 void TrainRun::Save(bool is_last) {
   state_.step = trainer_->iteration();
   state_.seconds = seconds_before_ + Seconds(started_);
@@ -240,6 +258,13 @@ void TrainRun::Save(bool is_last) {
   content.model = trainer_->Weights();
   content.ema = trainer_->EmaWeights();
   content.optimizer = trainer_->OptimizerStates();
+  for (const TensorMap* tensors : {&content.model, &content.ema, &content.optimizer}) {
+    const std::string name = FirstNonFinite(*tensors);
+    if (name.empty()) continue;
+    progress_->Clear();
+    Fail("{} is not finite after step {}; the last checkpoint ({}) is untouched", name, state_.step,
+         saved_ == 0 ? "none yet" : fmt::format("step {}", saved_));
+  }
   content.config_json = ToJson(setup_.config);
   content.state_json = ToJson(state_);
   content.plan_json = trainer_->Record().ToJson();

@@ -38,6 +38,7 @@ class TrainRun {
   int Finish(bool interrupted);
   void WriteFinalReport() const;
   std::filesystem::path Checkpoints() const { return setup_.options.out / "checkpoints"; }
+  std::filesystem::path NewestCheckpoint() const;
 
   TrainSetup setup_;
   RunState state_;
