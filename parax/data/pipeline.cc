@@ -13,9 +13,9 @@
 #include <mutex>
 #include <thread>
 
+#include "parax/base/bell.h"
 #include "parax/base/error.h"
 #include "parax/base/sequence.h"
-#include "parax/base/bell.h"
 #include "parax/data/binding_internal.h"
 #include "parax/data/cursor.h"
 #include "parax/data/sample_decoder.h"
