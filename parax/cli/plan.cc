@@ -56,6 +56,7 @@ int RunPlan(const Options& options) {
                                            {"activations", memory.activations},
                                            {"input", memory.input},
                                            {"program", memory.program},
+                                           {"saving", memory.saving},
                                            {"total", memory.total()},
                                            {"limit", limit}}},
                                          {"ops", ops}};
@@ -76,6 +77,7 @@ int RunPlan(const Options& options) {
   line("activations and scratch", memory.activations);
   line("input", memory.input);
   line("program, libraries, kernels", memory.program);
+  line("copies while saving", memory.saving);
   line("together", memory.total());
   fmt::print("{} of {} allowed\n", memory.total() <= limit ? "fits:" : "DOES NOT FIT:",
              HumanBytes(static_cast<double>(limit)));

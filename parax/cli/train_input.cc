@@ -68,7 +68,12 @@ size_t InputBytes(const TrainSetup& setup) {
   if (setup.synthetic) return slots;
   const size_t limit = EncodedLimit(setup);
   const size_t encoded = setup.dataset.train.total_bytes();
-  return kPrefetch * slots + (encoded <= limit ? encoded : 0);
+  // The training pipeline keeps what it has decoded while an evaluation runs its own.
+  const size_t evaluated =
+      setup.trainer.eval_sizes.empty()
+          ? 0
+          : leaves * static_cast<size_t>(setup.eval_micro) * image * sizeof(float);
+  return kPrefetch * (slots + evaluated) + (encoded <= limit ? encoded : 0);
 }
 
 std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t finished_steps,

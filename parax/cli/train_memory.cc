@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
+#include <set>
 
 #include "parax/cli/train_setup.h"
 
 namespace parax {
 namespace {
+
+// Measured: what grows beyond the plans once a run is under way.
+constexpr size_t kRunningBytes = 14 << 20;  // other layouts' kernels that were timed, logs, report
+constexpr size_t kThreadBytes = 1 << 20;   // stacks and heaps of an instance and its decoder
 
 // Resident memory of this process now: program, libraries, the data set's index.
 size_t ResidentBytes() {
@@ -34,8 +38,15 @@ MemoryEstimate EstimateMemory(const TrainSetup& setup) {
   options.batch = MicroBatchSizes(setup.trainer.train).front();
   const size_t before = ResidentBytes();
   const Plan plan = Plan::Build(setup.graph, options);
-  MemoryEstimate memory;
-  memory.program = std::max(ResidentBytes(), before);
+  size_t arena = plan.arena_bytes;
+  options.mode = Mode::kEvaluation;
+  options.loss = LossOptions{setup.trainer.loss.classes, 0, {}, false};
+  const std::set<int64_t> eval_sizes(setup.trainer.eval_sizes.begin(),
+                                     setup.trainer.eval_sizes.end());
+  for (const int64_t size : eval_sizes) {
+    options.batch = size;
+    arena = std::max(arena, Plan::Build(setup.graph, options, &plan).arena_bytes);
+  }
 
   const size_t leaves = setup.trainer.seats.size();
   const size_t domains = setup.machine.domain_nodes.size();
@@ -48,11 +59,15 @@ MemoryEstimate EstimateMemory(const TrainSetup& setup) {
   size_t forms = 0;
   for (const PlanForm& form : plan.forms) forms += form.layout.bytes();
   const size_t ema = setup.trainer.ema_decay > 0 ? trainable : 0;
+  MemoryEstimate memory;
+  memory.program = std::max(ResidentBytes(), before) + kRunningBytes + leaves * kThreadBytes;
   memory.parameters = trainable + ema + forms * domains;
   memory.optimizer = trainable * StateCount(setup.trainer.optimizer);
   memory.gradients = trainable * (leaves + (setup.trainer.policy == UpdatePolicy::kCommit ? 1 : 0));
-  memory.activations = (plan.arena_bytes + largest) * leaves;
+  memory.activations = (arena + largest) * leaves;
   memory.input = InputBytes(setup);
+  // Copies in the files' order, and a table of places as large as three of the largest tensor.
+  memory.saving = trainable + ema + memory.optimizer + 3 * largest;
   return memory;
 }
 

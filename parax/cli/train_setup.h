@@ -47,9 +47,10 @@ size_t InputBytes(const TrainSetup& setup);
 // Bytes this run will need at its peak, by kind; checked against the memory limit before anything
 // is allocated.
 struct MemoryEstimate {
-  size_t parameters = 0, optimizer = 0, gradients = 0, activations = 0, input = 0, program = 0;
+  size_t parameters = 0, optimizer = 0, gradients = 0, activations = 0, input = 0, program = 0,
+         saving = 0;
   size_t total() const {
-    return parameters + optimizer + gradients + activations + input + program;
+    return parameters + optimizer + gradients + activations + input + program + saving;
   }
 };
 MemoryEstimate EstimateMemory(const TrainSetup& setup);
