@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "parax/base/file.h"
+#include "tests/cli/program.h"
+
+namespace parax {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::MakeData;
+using testing::ProgramResult;
+using testing::RunProgram;
+using testing::TemporaryFolder;
+using testing::TrainCommand;
+
+bool Holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Everything that is the same each time: steps and losses, not times.
+std::string StepsAndLosses(const fs::path& run) {
+  std::ifstream in(run / "metrics.jsonl");
+  std::string result;
+  for (std::string line; std::getline(in, line);) {
+    result += line.substr(0, line.find("\"images_per_s\"")) + "\n";
+  }
+  return result;
+}
+
+// With averaging, momentum, mixing and dropout, so that everything a step depends on counts.
+ProgramResult TrainToTheEnd(const TemporaryFolder& folder) {
+  MakeData(folder.path() / "data");
+  return RunProgram(folder.path(), TrainCommand({"--max-steps", "8", "--save-every", "2", "--keep",
+                                                 "9", "--ema", "0.9", "--mixup", "0.2", "--dropout",
+                                                 "0.1", "--lr", "0.05", "--out", "run"}));
+}
+
+TEST(Resume, EndsInTheSameBits) {
+  const TemporaryFolder folder;
+  const ProgramResult first = TrainToTheEnd(folder);
+  ASSERT_EQ(first.status, 0) << first.err;
+  const fs::path run = folder.path() / "run", saved = run / "checkpoints";
+  const auto content = [&] {
+    std::string all;
+    for (const char* name :
+         {"model.safetensors", "ema.safetensors", "optimizer.safetensors", "config.json"}) {
+      all += ReadFile(saved / "step-8" / name);
+    }
+    return all;
+  };
+  const std::string weights = content(), metrics = StepsAndLosses(run);
+
+  // As if the power had failed: step 4 is in the middle of the second epoch; step 6 is cut short.
+  fs::remove_all(saved / "step-8");
+  fs::resize_file(saved / "step-6/optimizer.safetensors",
+                  fs::file_size(saved / "step-6/optimizer.safetensors") / 2);
+  const ProgramResult resumed = RunProgram(folder.path(), {"train", "--out", "run", "--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_TRUE(Holds(resumed.err, "step-6")) << "the broken one is named: " << resumed.err;
+  EXPECT_TRUE(Holds(resumed.err, "resuming from run/checkpoints/step-4 (step 4 of 8)"))
+      << resumed.err;
+  EXPECT_EQ(content(), weights);
+  EXPECT_EQ(StepsAndLosses(run), metrics) << "each step stands there once";
+
+  // From a checkpoint by name, with a slash behind it as shells write it, and from another place.
+  fs::remove_all(saved / "step-8");
+  const ProgramResult named =
+      RunProgram(saved, {"train", "--resume", "step-2/", "--data", "../../data"});
+  ASSERT_EQ(named.status, 0) << named.err;
+  EXPECT_TRUE(Holds(named.err, "changed for the rest of the run: data = \"../../data\""));
+  EXPECT_EQ(content(), weights);
+}
+
+TEST(Resume, SaysWhatCannotBe) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(TrainToTheEnd(folder).status, 0);
+  const auto refused = [&](std::vector<std::string> words, const std::string& part) {
+    words.insert(words.begin(), "train");
+    const ProgramResult result = RunProgram(folder.path(), words);
+    EXPECT_EQ(result.status, 2) << part << ": " << result.err;
+    EXPECT_TRUE(Holds(result.err, part)) << result.err;
+  };
+  const std::string before = ReadFile(folder.path() / "run/metrics.jsonl");
+  refused({"--data", "data", "--model", "resnet20", "--out", "run"}, "--resume");
+  refused({"--out", "run", "--resume", "--batch", "4", "--seed", "0", "--lr", "0.1"},
+          "--batch (was 8, now 4), --lr (was 0.05, now 0.1)");
+  refused({"--out", "elsewhere", "--resume"}, "no whole checkpoint in elsewhere");
+  refused({"--out", "run", "--resume", "nowhere"}, "nowhere");
+  fs::create_directories(folder.path() / "other/checkpoints");
+  fs::copy(folder.path() / "run/checkpoints/step-2", folder.path() / "other/checkpoints/step-2");
+  refused({"--out", "run", "--resume", "other"}, "run holds another run than other");
+  // Other data: another number of images, or as many of other classes.
+  fs::rename(folder.path() / "data/train/blue", folder.path() / "data/train/green");
+  fs::rename(folder.path() / "data/val/blue", folder.path() / "data/val/green");
+  refused({"--out", "run", "--resume"}, "other classes");
+  fs::remove(folder.path() / "data/train/green/00.png");
+  refused({"--out", "run", "--resume"}, "24 training images");
+  EXPECT_EQ(ReadFile(folder.path() / "run/metrics.jsonl"), before);
+}
+
+TEST(Resume, AutoStartsOrGoesOn) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const auto command = TrainCommand({"--max-steps", "2", "--out", "run", "--resume", "auto"});
+  const ProgramResult first = RunProgram(folder.path(), command);
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_FALSE(Holds(first.err, "resuming"));
+  const std::string weights = ReadFile(folder.path() / "run/checkpoints/step-2/model.safetensors");
+  const ProgramResult second = RunProgram(folder.path(), command);
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_TRUE(Holds(second.err, "step 2 of 2")) << second.err;
+  EXPECT_EQ(ReadFile(folder.path() / "run/checkpoints/step-2/model.safetensors"), weights);
+}
+
+}  // namespace
+}  // namespace parax
