@@ -2,7 +2,8 @@
 # chooses kernels at run time. No -ffast-math: it would make results depend on the compiler's mood.
 add_library(parax_flags INTERFACE)
 target_compile_options(parax_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
-                                             -ffp-contract=off)
+                                             -ffp-contract=off
+                                             -Wno-restrict)  # GCC 12: false alarms on std::string
 target_include_directories(parax_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 if(PARAX_SANITIZE)
   target_compile_options(parax_flags INTERFACE -fsanitize=${PARAX_SANITIZE} -fno-omit-frame-pointer

@@ -53,22 +53,23 @@ struct Norm {
   double epsilon = 0;
   bool relu = false;
 
-  // Scratch of a pass, in floats: four coefficient rows, then for each piece of images two rows of
-  // double sums and two of float partial sums.
+  // Scratch of a pass, in floats: five coefficient rows, then for each piece of images three rows
+  // of double sums and two of float partial sums.
+  static constexpr size_t kCoefficients = 5, kSums = 4;
+  static constexpr size_t kPiece = 2 * kSums + 2;
   size_t row() const { return (static_cast<size_t>(shape.padded()) + 15) / 16 * 16; }
   int64_t pieces() const { return std::min<int64_t>(threads, shape.images); }
   size_t scratch_bytes() const {
-    return (4 + 6 * static_cast<size_t>(pieces())) * row() * sizeof(float);
+    return (kCoefficients + kPiece * static_cast<size_t>(pieces())) * row() * sizeof(float);
   }
-  float* coefficients(float* scratch, int i) const {
-    return scratch + static_cast<size_t>(i) * row();
+  float* coefficients(float* scratch, size_t i) const { return scratch + i * row(); }
+  double* sums(float* scratch, int64_t piece, size_t i) const {
+    float* base = scratch + (kCoefficients + kPiece * static_cast<size_t>(piece)) * row();
+    return reinterpret_cast<double*>(base) + i * row();
   }
-  double* sums(float* scratch, int64_t piece, int i) const {
-    float* base = scratch + (4 + 6 * static_cast<size_t>(piece)) * row();
-    return reinterpret_cast<double*>(base) + static_cast<size_t>(i) * row();
-  }
-  float* partial(float* scratch, int64_t piece, int i) const {
-    return scratch + (4 + 6 * static_cast<size_t>(piece) + 4 + static_cast<size_t>(i)) * row();
+  float* partial(float* scratch, int64_t piece, size_t i) const {
+    return coefficients(scratch,
+                        kCoefficients + kPiece * static_cast<size_t>(piece) + 2 * kSums + i);
   }
 
   // work(piece, first image, last image) on the instance's threads; the cut depends on their number
@@ -80,91 +81,88 @@ struct Norm {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t p = 0; p < n; ++p) work(p, shape.images * p / n, shape.images * (p + 1) / n);
   }
-  // Clears row `i` of every piece's sums, lets `work` fill it, and adds the pieces up in order.
+  // Clears every piece's sums and lets `work` fill them.
   template <typename Work>
-  double* Sum(float* scratch, int rows, const Work& work) const {
+  void Sum(float* scratch, const Work& work) const {
     ForImages([&](int64_t piece, int64_t begin, int64_t end) {
-      std::fill_n(sums(scratch, piece, 0), static_cast<size_t>(rows) * row(), 0.0);
+      std::fill_n(sums(scratch, piece, 0), kSums * row(), 0.0);
       work(piece, begin, end);
     });
-    for (int64_t p = 1; p < pieces(); ++p) {
-      for (size_t c = 0; c < static_cast<size_t>(rows) * row(); ++c) {
-        sums(scratch, 0, 0)[c] += sums(scratch, p, 0)[c];
-      }
-    }
-    return sums(scratch, 0, 0);
   }
 
   void Statistics(const float* x, float* mean, float* variance, float* scratch) const {
-    const auto channels = static_cast<size_t>(shape.channels);
-    float* padded_mean = coefficients(scratch, 3);
-    std::fill_n(padded_mean, row(), 0.0f);
-    const double* sum = Sum(scratch, 1, [&](int64_t piece, int64_t begin, int64_t end) {
-      NormSum(isa, shape, x, begin, end, sums(scratch, piece, 0), partial(scratch, piece, 0));
+    Sum(scratch, [&](int64_t piece, int64_t begin, int64_t end) {
+      NormMoments(isa, shape, x, begin, end, sums(scratch, piece, 0), sums(scratch, piece, 1),
+                  sums(scratch, piece, 2), sums(scratch, piece, 3), partial(scratch, piece, 0),
+                  partial(scratch, piece, 1));
     });
-    for (size_t c = 0; c < channels; ++c) {
-      mean[c] = padded_mean[c] = static_cast<float>(sum[c] / shape.values());
+    for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c) {
+      double count = 0, centre = 0, m2 = 0;
+      for (int64_t p = 0; p < pieces(); ++p) {  // in order: as in NormMoments
+        const double n = sums(scratch, p, 0)[c];
+        const double delta = sums(scratch, p, 1)[c] - centre;
+        m2 += sums(scratch, p, 2)[c] + delta * delta * count * n / (count + n);
+        centre += delta * n / (count + n);
+        count += n;
+      }
+      mean[c] = static_cast<float>(centre);
+      variance[c] = static_cast<float>(m2 / count);
     }
-    sum = Sum(scratch, 1, [&](int64_t piece, int64_t begin, int64_t end) {
-      NormSumSquares(isa, shape, x, padded_mean, begin, end, sums(scratch, piece, 0),
-                     partial(scratch, piece, 0));
-    });
-    for (size_t c = 0; c < channels; ++c) variance[c] = static_cast<float>(sum[c] / shape.values());
   }
 
-  void Apply(const float* x, const float* weight, const float* bias, const float* mean,
-             const float* variance, float* y, float* scratch) const {
-    float* scale = coefficients(scratch, 0);
-    float* shift = coefficients(scratch, 1);
-    float* centre = coefficients(scratch, 3);
-    std::fill_n(scale, 4 * row(), 0.0f);
+  // Fills coefficient rows 0 to 2 with mean, scale and bias; padding lanes stay zero.
+  NormForward Coefficients(const float* x, const float* weight, const float* bias,
+                           const float* mean, const float* variance, float* scratch) const {
+    float* centre = coefficients(scratch, 0);
+    float* scale = coefficients(scratch, 1);
+    float* shift = coefficients(scratch, 2);
+    std::fill_n(scratch, kCoefficients * row(), 0.0f);
     for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c) {
+      centre[c] = mean[c];
       scale[c] =
           static_cast<float>(weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon));
       shift[c] = bias[c];
-      centre[c] = mean[c];
     }
+    return {x, centre, scale, shift, relu};
+  }
+
+  void Apply(const NormForward& f, float* y) const {
     ForImages([&](int64_t, int64_t begin, int64_t end) {
-      NormApply(isa, shape, x, centre, scale, shift, relu, begin, end, y);
+      NormApply(isa, shape, f.x, f.mean, f.scale, f.bias, relu, begin, end, y);
     });
   }
 
   // dweight and dbias may be null (frozen). `fixed`: the statistics do not depend on x.
-  void Backward(const float* x, const float* y, const float* dy, const float* weight,
-                const float* mean, const float* variance, bool fixed, float* dweight, float* dbias,
-                float* dx, float* scratch) const {
-    const auto channels = static_cast<size_t>(shape.channels);
-    float* a = coefficients(scratch, 0);
-    float* b = coefficients(scratch, 1);
-    float* c = coefficients(scratch, 2);
-    float* centre = coefficients(scratch, 3);
-    std::fill_n(centre, row(), 0.0f);
-    std::copy_n(mean, channels, centre);
-    const double* sum = sums(scratch, 0, 0);
+  void Backward(const NormForward& f, const float* dy, const float* variance, bool fixed,
+                float* dweight, float* dbias, float* dx, float* scratch) const {
+    float* slope = coefficients(scratch, 3);
+    float* shift = coefficients(scratch, 4);
     if (dweight != nullptr || !fixed) {
-      sum = Sum(scratch, 2, [&](int64_t piece, int64_t begin, int64_t end) {
-        NormGradientSums(isa, shape, x, y, dy, centre, begin, end, sums(scratch, piece, 0),
+      Sum(scratch, [&](int64_t piece, int64_t begin, int64_t end) {
+        NormGradientSums(isa, shape, f, dy, begin, end, sums(scratch, piece, 0),
                          sums(scratch, piece, 1), partial(scratch, piece, 0),
                          partial(scratch, piece, 1));
       });
-    }
-    std::fill_n(a, 3 * row(), 0.0f);
-    for (size_t i = 0; i < channels; ++i) {
-      const double inverse = 1.0 / std::sqrt(static_cast<double>(variance[i]) + epsilon);
-      const double scale = weight[i] * inverse;
-      a[i] = static_cast<float>(scale);
-      if (dweight != nullptr) {
-        dbias[i] = static_cast<float>(sum[i]);
-        dweight[i] = static_cast<float>(sum[row() + i] * inverse);
+      for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c) {
+        double sum = 0, dot = 0;
+        for (int64_t p = 0; p < pieces(); ++p) {
+          sum += sums(scratch, p, 0)[c];
+          dot += sums(scratch, p, 1)[c];
+        }
+        const double inverse = 1.0 / std::sqrt(static_cast<double>(variance[c]) + epsilon);
+        if (dweight != nullptr) {
+          dbias[c] = static_cast<float>(sum);
+          dweight[c] = static_cast<float>(dot * inverse);
+        }
+        if (fixed) continue;
+        // dx = scale (dy - mean(dy) - xhat mean(dy xhat)), with xhat = (x - mean) inverse.
+        slope[c] = static_cast<float>(-f.scale[c] * dot * inverse * inverse / shape.values());
+        shift[c] = static_cast<float>(-f.scale[c] * sum / shape.values());
       }
-      if (fixed) continue;
-      // dx = scale (dy - mean(dy) - xhat mean(dy xhat)), with xhat = (x - mean) inverse.
-      b[i] = static_cast<float>(-scale * sum[row() + i] * inverse * inverse / shape.values());
-      c[i] = static_cast<float>(-scale * sum[i] / shape.values());
     }
     if (dx == nullptr) return;
     ForImages([&](int64_t, int64_t begin, int64_t end) {
-      NormInputGradient(isa, shape, x, y, dy, centre, a, b, c, begin, end, dx);
+      NormInputGradient(isa, shape, f, dy, slope, shift, begin, end, dx);
     });
   }
 };
@@ -208,8 +206,10 @@ CompiledLayer BatchNormLayer::Compile(const CompileRequest& request) const {
                          if (!fixed) {
                            norm.Statistics(Floats(p[0]), Floats(p[3]), Floats(p[4]), Floats(p[6]));
                          }
-                         norm.Apply(Floats(p[0]), Floats(p[1]), Floats(p[2]), Floats(p[3]),
-                                    Floats(p[4]), Floats(p[5]), Floats(p[6]));
+                         const NormForward f =
+                             norm.Coefficients(Floats(p[0]), Floats(p[1]), Floats(p[2]),
+                                               Floats(p[3]), Floats(p[4]), Floats(p[6]));
+                         norm.Apply(f, Floats(p[5]));
                          return Outcome::kOk;
                        }),
       Args{{Role::kInput, 0, false},
@@ -219,43 +219,44 @@ CompiledLayer BatchNormLayer::Compile(const CompileRequest& request) const {
            {stat_role, 1, !fixed},
            {Role::kOutput, 0, true},
            {Role::kTemp, 0, true}},
-      (fixed ? 2 : 4) * bytes));
+      (fixed ? 2 : 3) * bytes));
   if (fixed && !training) {
     compiled.forward[0].in_place_from = 0;
     compiled.forward[0].in_place_to = 5;
   }
   if (!training) return compiled;
 
-  const bool relu = options_.relu;
   const bool need_dx = request.need_input_grad.at(0);
   const bool need_params = request.need_param_grad;
-  // Arguments: x, y (or x), dy, weight, mean, variance, temp, dx (or temp), dweight, dbias (or
-  // temp).
+  if (!need_dx && !need_params) return compiled;
+  // Arguments: x, weight, bias, dy, mean, variance, temp, dx (or temp), dweight, dbias (or temp).
+  const Argument temp = {Role::kTemp, 0, true};
   Args args = {{Role::kInput, 0, false},
-               {relu ? Role::kOutput : Role::kInput, 0, false},
-               {Role::kOutputGrad, 0, false},
                {Role::kParamForm, 0, false},
+               {Role::kParamForm, 1, false},
+               {Role::kOutputGrad, 0, false},
                {stat_role, 0, false},
                {stat_role, 1, false},
-               {Role::kTemp, 0, true},
-               need_dx ? Argument{Role::kInputGrad, 0, true} : Argument{Role::kTemp, 0, true},
-               need_params ? Argument{Role::kParamGrad, 0, true} : Argument{Role::kTemp, 0, true},
-               need_params ? Argument{Role::kParamGrad, 1, true} : Argument{Role::kTemp, 0, true}};
-  if (!need_dx && !need_params) return compiled;
-  compiled.backward.push_back(OwnOp(
-      OpKind::kBackwardBoth,
-      MakeOwnKernel<10>(name,
-                        [=](const Addresses<10>& p, const RunContext&) {
-                          norm.Backward(Floats(p[0]), relu ? Floats(p[1]) : nullptr, Floats(p[2]),
-                                        Floats(p[3]), Floats(p[4]), Floats(p[5]), fixed,
-                                        need_params ? Floats(p[8]) : nullptr,
-                                        need_params ? Floats(p[9]) : nullptr,
-                                        need_dx ? Floats(p[7]) : nullptr, Floats(p[6]));
-                          return Outcome::kOk;
-                        }),
-      std::move(args), (relu ? 6 : 5) * bytes));
+               temp,
+               need_dx ? Argument{Role::kInputGrad, 0, true} : temp,
+               need_params ? Argument{Role::kParamGrad, 0, true} : temp,
+               need_params ? Argument{Role::kParamGrad, 1, true} : temp};
+  compiled.backward.push_back(
+      OwnOp(OpKind::kBackwardBoth,
+            MakeOwnKernel<10>(name,
+                              [=](const Addresses<10>& p, const RunContext&) {
+                                const NormForward f =
+                                    norm.Coefficients(Floats(p[0]), Floats(p[1]), Floats(p[2]),
+                                                      Floats(p[4]), Floats(p[5]), Floats(p[6]));
+                                norm.Backward(f, Floats(p[3]), Floats(p[5]), fixed,
+                                              need_params ? Floats(p[8]) : nullptr,
+                                              need_params ? Floats(p[9]) : nullptr,
+                                              need_dx ? Floats(p[7]) : nullptr, Floats(p[6]));
+                                return Outcome::kOk;
+                              }),
+            std::move(args), 5 * bytes));
   if (need_dx) {
-    compiled.backward[0].in_place_from = 2;
+    compiled.backward[0].in_place_from = 3;
     compiled.backward[0].in_place_to = 7;
   }
   return compiled;

@@ -5,63 +5,77 @@
 namespace parax {
 namespace {
 
-// Rows whose sum is kept in float before it goes into a double.
-constexpr int64_t kFloatRows = 256;
+// Rows whose sums are kept in float before they go into doubles. A block of them stays in the
+// second level cache between its two passes.
+constexpr int64_t kBlockRows = 256;
 
-// Calls body(offset of the panel's first element, its first channel).
+// Calls body(offset of the block's first element, its rows, its first channel).
 template <typename Body>
-PARAX_INLINE inline void ForPanels(const NormShape& s, int64_t begin, int64_t end, Body body) {
+PARAX_INLINE inline void ForBlocks(const NormShape& s, int64_t begin, int64_t end, Body body) {
   for (int64_t image = begin; image < end; ++image) {
     for (int64_t block = 0; block < s.blocks; ++block) {
-      body((image * s.blocks + block) * s.rows * s.width, block * s.width);
+      const int64_t panel = (image * s.blocks + block) * s.rows * s.width;
+      for (int64_t row = 0; row < s.rows; row += kBlockRows) {
+        body(panel + row * s.width, std::min(kBlockRows, s.rows - row), block * s.width);
+      }
     }
   }
 }
 
-// sum[c] += term(i, c) over all elements i of channel c. Four rows are added at once, which saves
+// partial[c] = sum of term(i, c) over the block's rows. Four rows are added at once, which saves
 // traffic on the partial sums.
 template <typename Term>
-PARAX_INLINE inline void SumTerms(const NormShape& s, int64_t begin, int64_t end, double* sum,
-                                  float* partial, Term term) {
-  const int64_t width = s.width;
-  ForPanels(s, begin, end, [=](int64_t at, int64_t channel) PARAX_INLINE {
-    for (int64_t row = 0; row < s.rows; row += kFloatRows) {
-      const int64_t last = std::min(s.rows, row + kFloatRows);
-      for (int64_t c = 0; c < width; ++c) partial[c] = 0;
-      int64_t r = row;
-      for (; r + 4 <= last; r += 4) {
-        const int64_t i = at + r * width;
-        for (int64_t c = 0; c < width; ++c) {
-          partial[c] +=
-              (term(i + c, channel + c) + term(i + width + c, channel + c)) +
-              (term(i + 2 * width + c, channel + c) + term(i + 3 * width + c, channel + c));
-        }
-      }
-      for (; r < last; ++r) {
-        const int64_t i = at + r * width;
-        for (int64_t c = 0; c < width; ++c) partial[c] += term(i + c, channel + c);
-      }
-      for (int64_t c = 0; c < width; ++c) sum[channel + c] += static_cast<double>(partial[c]);
+PARAX_INLINE inline void SumRows(int64_t width, int64_t at, int64_t rows, float* __restrict partial,
+                                 Term term) {
+  for (int64_t c = 0; c < width; ++c) partial[c] = 0;
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const int64_t i = at + r * width;
+    for (int64_t c = 0; c < width; ++c) {
+      partial[c] += (term(i + c, c) + term(i + width + c, c)) +
+                    (term(i + 2 * width + c, c) + term(i + 3 * width + c, c));
     }
-  });
+  }
+  for (; r < rows; ++r) {
+    const int64_t i = at + r * width;
+    for (int64_t c = 0; c < width; ++c) partial[c] += term(i + c, c);
+  }
+}
+
+// dy where the output of forward's ReLU is above zero.
+PARAX_INLINE inline float Masked(float x, float mean, float scale, float bias, float dy) {
+  return (x - mean) * scale + bias > 0.0f ? dy : 0.0f;
 }
 
 }  // namespace
 
-void NormSum(Isa isa, const NormShape& s, const float* __restrict x, int64_t begin, int64_t end,
-             double* __restrict sum, float* __restrict partial) {
+void NormMoments(Isa isa, const NormShape& s, const float* __restrict x, int64_t begin, int64_t end,
+                 double* __restrict count, double* __restrict mean, double* __restrict m2,
+                 double* __restrict exact, float* __restrict partial,
+                 float* __restrict block_mean) {
   RunAtIsa(isa, [=]() PARAX_INLINE {
-    SumTerms(s, begin, end, sum, partial, [=](int64_t i, int64_t) PARAX_INLINE { return x[i]; });
-  });
-}
-
-void NormSumSquares(Isa isa, const NormShape& s, const float* __restrict x,
-                    const float* __restrict mean, int64_t begin, int64_t end,
-                    double* __restrict sum, float* __restrict partial) {
-  RunAtIsa(isa, [=]() PARAX_INLINE {
-    SumTerms(s, begin, end, sum, partial, [=](int64_t i, int64_t c) PARAX_INLINE {
-      const float d = x[i] - mean[c];
-      return d * d;
+    const int64_t width = s.width;
+    ForBlocks(s, begin, end, [=](int64_t at, int64_t rows, int64_t channel) PARAX_INLINE {
+      SumRows(width, at, rows, partial, [=](int64_t i, int64_t) PARAX_INLINE { return x[i]; });
+      const double n = static_cast<double>(rows);
+      for (int64_t c = 0; c < width; ++c) {
+        exact[c] = static_cast<double>(partial[c]) / n;
+        block_mean[c] = static_cast<float>(exact[c]);
+      }
+      SumRows(width, at, rows, partial, [=](int64_t i, int64_t c) PARAX_INLINE {
+        const float d = x[i] - block_mean[c];
+        return d * d;
+      });
+      for (int64_t c = 0; c < width; ++c) {
+        const int64_t k = channel + c;
+        const double rounding = static_cast<double>(block_mean[c]) - exact[c];
+        const double deviations = static_cast<double>(partial[c]) - n * rounding * rounding;
+        const double all = count[k] + n;
+        const double delta = exact[c] - mean[k];
+        m2[k] += deviations + delta * delta * count[k] * n / all;
+        mean[k] += delta * n / all;
+        count[k] = all;
+      }
     });
   });
 }
@@ -70,12 +84,15 @@ void NormApply(Isa isa, const NormShape& s, const float* x, const float* mean, c
                const float* bias, bool relu, int64_t begin, int64_t end, float* y) {
   RunAtIsa(isa, [=]() PARAX_INLINE {
     const float floor = relu ? 0.0f : -__builtin_inff();
-    ForPanels(s, begin, end, [=](int64_t at, int64_t channel) PARAX_INLINE {
-      for (int64_t r = 0; r < s.rows; ++r) {
-        const float* __restrict in = x + at + r * s.width;
-        float* __restrict out = y + at + r * s.width;
+    ForBlocks(s, begin, end, [=](int64_t at, int64_t rows, int64_t channel) PARAX_INLINE {
+      const float* __restrict m = mean + channel;
+      const float* __restrict a = scale + channel;
+      const float* __restrict b = bias + channel;
+      for (int64_t r = 0; r < rows; ++r) {
+        const float* in = x + at + r * s.width;
+        float* out = y + at + r * s.width;
         for (int64_t c = 0; c < s.width; ++c) {
-          const float v = (in[c] - mean[channel + c]) * scale[channel + c] + bias[channel + c];
+          const float v = (in[c] - m[c]) * a[c] + b[c];
           out[c] = v < floor ? floor : v;  // NaN stays NaN
         }
       }
@@ -83,53 +100,52 @@ void NormApply(Isa isa, const NormShape& s, const float* x, const float* mean, c
   });
 }
 
-void NormGradientSums(Isa isa, const NormShape& s, const float* __restrict x,
-                      const float* __restrict y, const float* __restrict dy,
-                      const float* __restrict mean, int64_t begin, int64_t end,
-                      double* __restrict sum_dy, double* __restrict sum_dyx,
-                      float* __restrict partial, float* __restrict partial_x) {
-  const float* mask = y == nullptr ? dy : y;
-  const float below = y == nullptr ? -__builtin_inff() : 0.0f;  // dy counts where mask > below
-  const bool masked = y != nullptr;
+void NormGradientSums(Isa isa, const NormShape& s, const NormForward& f, const float* __restrict dy,
+                      int64_t begin, int64_t end, double* __restrict sum_dy,
+                      double* __restrict sum_dyx, float* __restrict partial,
+                      float* __restrict partial_x) {
   RunAtIsa(isa, [=]() PARAX_INLINE {
     const int64_t width = s.width;
-    ForPanels(s, begin, end, [=](int64_t at, int64_t channel) PARAX_INLINE {
-      for (int64_t row = 0; row < s.rows; row += kFloatRows) {
-        const int64_t last = std::min(s.rows, row + kFloatRows);
-        for (int64_t c = 0; c < width; ++c) partial[c] = partial_x[c] = 0;
-        for (int64_t r = row; r < last; ++r) {
-          const int64_t i = at + r * width;
-          for (int64_t c = 0; c < width; ++c) {
-            const float g = !masked || mask[i + c] > below ? dy[i + c] : 0.0f;
-            partial[c] += g;
-            partial_x[c] += g * (x[i + c] - mean[channel + c]);
-          }
-        }
+    const bool relu = f.relu;
+    const float* __restrict x = f.x;
+    ForBlocks(s, begin, end, [=](int64_t at, int64_t rows, int64_t channel) PARAX_INLINE {
+      const float* __restrict m = f.mean + channel;
+      const float* __restrict a = f.scale + channel;
+      const float* __restrict b = f.bias + channel;
+      for (int64_t c = 0; c < width; ++c) partial[c] = partial_x[c] = 0;
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t i = at + r * width;
         for (int64_t c = 0; c < width; ++c) {
-          sum_dy[channel + c] += static_cast<double>(partial[c]);
-          sum_dyx[channel + c] += static_cast<double>(partial_x[c]);
+          const float g = relu ? Masked(x[i + c], m[c], a[c], b[c], dy[i + c]) : dy[i + c];
+          partial[c] += g;
+          partial_x[c] += g * (x[i + c] - m[c]);
         }
+      }
+      for (int64_t c = 0; c < width; ++c) {
+        sum_dy[channel + c] += static_cast<double>(partial[c]);
+        sum_dyx[channel + c] += static_cast<double>(partial_x[c]);
       }
     });
   });
 }
 
-void NormInputGradient(Isa isa, const NormShape& s, const float* x, const float* y, const float* dy,
-                       const float* mean, const float* a, const float* b, const float* c,
-                       int64_t begin, int64_t end, float* dx) {
-  const bool masked = y != nullptr;
-  const float* mask = masked ? y : dy;
+void NormInputGradient(Isa isa, const NormShape& s, const NormForward& f, const float* dy,
+                       const float* slope, const float* shift, int64_t begin, int64_t end,
+                       float* dx) {
   RunAtIsa(isa, [=]() PARAX_INLINE {
-    ForPanels(s, begin, end, [=](int64_t at, int64_t channel) PARAX_INLINE {
-      const float* __restrict m0 = mean + channel;
-      const float* __restrict a0 = a + channel;
-      const float* __restrict b0 = b + channel;
-      const float* __restrict c0 = c + channel;
-      for (int64_t r = 0; r < s.rows; ++r) {
+    const bool relu = f.relu;
+    ForBlocks(s, begin, end, [=](int64_t at, int64_t rows, int64_t channel) PARAX_INLINE {
+      const float* __restrict m = f.mean + channel;
+      const float* __restrict a = f.scale + channel;
+      const float* __restrict b = f.bias + channel;
+      const float* __restrict k = slope + channel;
+      const float* __restrict d = shift + channel;
+      const float* __restrict x = f.x;
+      for (int64_t r = 0; r < rows; ++r) {
         const int64_t i = at + r * s.width;
-        for (int64_t k = 0; k < s.width; ++k) {
-          const float g = !masked || mask[i + k] > 0.0f ? dy[i + k] : 0.0f;
-          dx[i + k] = g * a0[k] + ((x[i + k] - m0[k]) * b0[k] + c0[k]);
+        for (int64_t c = 0; c < s.width; ++c) {
+          const float g = relu ? Masked(x[i + c], m[c], a[c], b[c], dy[i + c]) : dy[i + c];
+          dx[i + c] = g * a[c] + ((x[i + c] - m[c]) * k[c] + d[c]);
         }
       }
     });

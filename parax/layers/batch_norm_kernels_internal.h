@@ -17,28 +17,37 @@ struct NormShape {
   double values() const { return static_cast<double>(images * rows); }  // a channel
 };
 
-// Sums over images [begin, end) into sum[0, padded), as doubles of float partial sums over a few
-// hundred rows; `partial`: padded floats of scratch. Per channel the order of additions is fixed,
-// so every instruction set gives the same bits.
-void NormSum(Isa isa, const NormShape& shape, const float* x, int64_t begin, int64_t end,
-             double* sum, float* partial);
-// Sums of (x - mean)^2: no cancellation, however large the mean.
-void NormSumSquares(Isa isa, const NormShape& shape, const float* x, const float* mean,
-                    int64_t begin, int64_t end, double* sum, float* partial);
+// Adds to (count, mean, m2), a channel each, what images [begin, end) say: number of values, mean
+// and sum of squared deviations from it. A block of rows is read from memory once and gone over
+// twice in cache (its mean, then its deviations: no cancellation, however large the mean); blocks
+// are joined in double (Chan, Golub, LeVeque 1979). `exact`, `partial`, `block_mean`: scratch. The
+// order of additions is fixed, so every instruction set gives the same bits.
+void NormMoments(Isa isa, const NormShape& shape, const float* x, int64_t begin, int64_t end,
+                 double* count, double* mean, double* m2, double* exact, float* partial,
+                 float* block_mean);
 // y = (x - mean) * scale + bias, max with 0 when `relu`. Not x * scale + shift: that cancels where
 // the mean is large against the deviation.
 void NormApply(Isa isa, const NormShape& shape, const float* x, const float* mean,
                const float* scale, const float* bias, bool relu, int64_t begin, int64_t end,
                float* y);
 
-// Gradients. `y`: the output whose zeros mask dy (relu), or null.
+// What backward needs of forward. With `relu`, dy counts where the output, computed anew, is above
+// zero: cheaper than reading it.
+struct NormForward {
+  const float* x;
+  const float* mean;   // padded, as are scale and bias
+  const float* scale;  // weight / sqrt(variance + epsilon)
+  const float* bias;
+  bool relu;
+};
+
 // Sums of dy and of dy * (x - mean) into sum_dy and sum_dyx.
-void NormGradientSums(Isa isa, const NormShape& shape, const float* x, const float* y,
-                      const float* dy, const float* mean, int64_t begin, int64_t end,
-                      double* sum_dy, double* sum_dyx, float* partial, float* partial_x);
-// dx = dy * a + (x - mean) * b + c, a channel at a time.
-void NormInputGradient(Isa isa, const NormShape& shape, const float* x, const float* y,
-                       const float* dy, const float* mean, const float* a, const float* b,
-                       const float* c, int64_t begin, int64_t end, float* dx);
+void NormGradientSums(Isa isa, const NormShape& shape, const NormForward& forward, const float* dy,
+                      int64_t begin, int64_t end, double* sum_dy, double* sum_dyx, float* partial,
+                      float* partial_x);
+// dx = dy * scale + (x - mean) * slope + shift, a channel at a time.
+void NormInputGradient(Isa isa, const NormShape& shape, const NormForward& forward, const float* dy,
+                       const float* slope, const float* shift, int64_t begin, int64_t end,
+                       float* dx);
 
 }  // namespace parax
