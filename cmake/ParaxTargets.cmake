@@ -25,5 +25,7 @@ function(parax_test name)
   target_link_libraries(test_${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(test_${name} PRIVATE PARAX_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(test_${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-                       DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 300)
+                       DISCOVERY_TIMEOUT 120
+                       # Threads that outnumber the cores must sleep while they wait, not spin.
+                       PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
 endfunction()
