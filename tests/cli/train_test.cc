@@ -146,7 +146,7 @@ TEST(Train, SavesWhenInterrupted) {
     std::vector<std::string> command = {"train", "--out", "run", "--resume"};
     if (number == SIGINT) {
       command = TrainCommand(
-          {"--max-steps", "10000000", "--out", "run", "--eval-every", "0", "--save-every", "0"});
+          {"--max-steps", "19000", "--out", "run", "--eval-every", "0", "--save-every", "0"});
     }
     const auto before = fs::exists(metrics) ? fs::file_size(metrics) : 0;
     Program program(folder.path(), command);
