@@ -38,7 +38,7 @@ void PrintConfusion(const std::vector<int64_t>& counts, const std::vector<std::s
   for (const std::string& name : classes) width = std::max(width, name.size());
   fmt::print("rows: true class; columns: predicted\n{:<{}}", "", width + 2);
   for (const std::string& name : classes) fmt::print("{:>{}}", name, width + 1);
-  fmt::print("{:>{}}\n", "right", width + 1);
+  fmt::print("{:>{}}\n", "right", width + 3);
   for (size_t row = 0; row < classes.size(); ++row) {
     int64_t total = 0;
     fmt::print("{:<{}}", classes[row], width + 2);
@@ -46,7 +46,7 @@ void PrintConfusion(const std::vector<int64_t>& counts, const std::vector<std::s
       total += counts[row * classes.size() + column];
       fmt::print("{:>{}}", counts[row * classes.size() + column], width + 1);
     }
-    fmt::print("{:>{}.1f} %\n", 100 * Ratio(counts[row * classes.size() + row], total), width - 1);
+    fmt::print("{:>{}.1f} %\n", 100 * Ratio(counts[row * classes.size() + row], total), width + 1);
   }
 }
 
