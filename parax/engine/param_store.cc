@@ -231,8 +231,7 @@ void ParamStore::LoadOptimizer(const TensorMap& tensors, const OptimizerOptions&
   for (const int p : server_order_) {
     const PlanParam& param = plan().params[Index(p)];
     for (size_t i = 0; i < names.size(); ++i) {
-      const NamedTensor& tensor = Find(tensors, param.name + "." + names[i], param.spec.dims);
-      Scatter(tensor.values, param.grad,
+      Scatter(Find(tensors, param.name + "." + names[i], param.spec.dims).values, param.grad,
               server_->state(server_param_[Index(p)], static_cast<int>(i)).data());
     }
   }
