@@ -81,8 +81,17 @@ void SyncFolder(const std::filesystem::path& folder) {
   }
 }
 
-void WriteFileAtomically(const std::filesystem::path& path,
+void WriteFileAtomically(const std::filesystem::path& given,
                          std::span<const std::span<const std::byte>> pieces) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(given, error);
+  const std::filesystem::path path = error ? given : target;  // through symbolic links
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    // A device or pipe (/dev/stdout ...) is written to, never replaced.
+    const FileDescriptor file(path, O_WRONLY);
+    for (const auto& piece : pieces) WriteAll(file.get(), piece, path);
+    return;
+  }
   std::filesystem::path temporary = path;
   temporary += ".tmp";
   try {

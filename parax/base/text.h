@@ -11,6 +11,8 @@ namespace parax {
 std::string HumanBytes(double bytes);
 // "2 h 05 min", "3 min 20 s", "12 s".
 std::string HumanTime(double seconds);
+// Whether the bytes are UTF-8 (RFC 3629): JSON and reports can hold nothing else.
+bool IsUtf8(std::string_view text);
 // The candidate with the least edit distance to `word`, or "" when none is near (for "did you
 // mean").
 std::string Nearest(std::string_view word, std::span<const std::string> candidates);

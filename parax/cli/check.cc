@@ -65,6 +65,8 @@ void CheckNumbers(const Options& o) {
   AtLeast("instances", o.instances, 0);
   AtLeast("decode-cores", o.decode_cores, 0);
   AtLeast("workers", o.workers, 0);
+  if (o.workers > 4096) FailUsage("--workers is {}; at most 4096", o.workers);
+  if (o.classes > 1'000'000) FailUsage("--classes is {}; at most 1000000", o.classes);
   AtLeast("patience", o.patience, 0);
   AtLeast<int64_t>("classes", o.classes, 0);
   AtLeast<int64_t>("pad", o.pad, 0);

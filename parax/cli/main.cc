@@ -15,6 +15,8 @@ int Run(int argc, char** argv) {
   if (!options) return 0;
   CheckValues(*options);
   if (options->parse_only) return 0;
+  // `parax predict ... | head` ends quietly; training outlives whoever reads its log.
+  signal(SIGPIPE, options->command == "train" ? SIG_IGN : SIG_DFL);
   return RunCommand(*options);
 }
 
@@ -22,7 +24,7 @@ int Run(int argc, char** argv) {
 
 // Exit status: 0 done, 1 failed, 2 usage, 130 interrupted.
 int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_DFL);  // `parax predict ... | head` ends quietly
+  signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error like a full disk
   try {
     const int status = Run(argc, argv);
     if (std::fflush(stdout) != 0) parax::Fail("cannot write to standard output");

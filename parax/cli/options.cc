@@ -34,6 +34,9 @@ void ApplyConfig(Options& options, const std::string& toml, const std::string& w
       FailUsage("{}: unknown key '{}'{}", line, item.key, Suggestion(item.key, command, ""));
     }
     if (!flag->toml) FailUsage("{}: '{}' belongs on the command line", line, item.key);
+    if (item.values.empty() || std::ranges::find(item.values, "") != item.values.end()) {
+      FailUsage("{}: '{}' is empty; leave it out for the default", line, item.key);
+    }
     if (item.is_array && !flag->list) FailUsage("{}: '{}' takes one value", line, item.key);
     try {
       flag->set(options, item.values);

@@ -204,7 +204,8 @@ int RunPredict(const Options& options) {
       csv += CsvRow(files[i], p, classes, top);
     }
   }
-  Deliver(options, json ? rows.dump(1) + "\n" : csv);
+  Deliver(options,
+          json ? rows.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : csv);
   if (broken > 0) Warn("{} of {} files could not be read", broken, files.size());
   return broken > 0 ? 1 : 0;
 }

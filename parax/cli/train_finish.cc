@@ -145,9 +145,9 @@ int TrainRun::Finish(bool interrupted) {
     for (const std::string& line : UsageLines(setup_, checkpoint)) fmt::print("  {}\n", line);
   }
   if (save_failed_) {
-    LogLine(
-        LogLevel::kError,
-        fmt::format("the last state is not saved; the newest whole checkpoint is step {}", saved_));
+    LogLine(LogLevel::kError,
+            fmt::format("the last state is not saved; the newest whole checkpoint is {}",
+                        saved_ == 0 ? "none yet" : fmt::format("step {}", saved_)));
     return 1;
   }
   return interrupted ? 130 : 0;

@@ -54,6 +54,7 @@ void CatchStopSignals() {
   action.sa_handler = OnStopSignal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGHUP, &action, nullptr);  // the connection was lost
 }
 
 bool StopSignalled() { return stop_signals.load() > 0; }
@@ -209,6 +210,7 @@ void TrainRun::TakeStep(const StepReport& report) {
 }
 
 bool TrainRun::IsBetter(double value) const {
+  if (!std::isfinite(value)) return false;
   if (!state_.best) return true;
   return setup_.options.best_metric == "loss" ? value < state_.best->value
                                               : value > state_.best->value;
@@ -298,7 +300,10 @@ void TrainRun::CloseStep(bool interrupted) {
     Evaluate();
   }
   FlushPoint();
-  if (due.save || improved_ || Stale()) Save(trainer_->iteration() == setup_.total_steps);
+  if (due.save || improved_ || Stale()) {
+    Save(trainer_->iteration() == setup_.total_steps);
+    malloc_trim(0);  // else the copies stay resident whenever something small lies behind them
+  }
   events_->Flush();
 }
 

@@ -119,6 +119,8 @@ void ResolveLength(TrainSetup& setup) {
     if (*options.max_steps < 1) FailUsage("--max-steps is 0; it must be at least 1");
     steps = std::min(steps, static_cast<double>(*options.max_steps));
   }
+  constexpr double kMostSteps = 1e15;
+  if (steps > kMostSteps) FailUsage("{:g} steps are too many: use fewer --epochs", steps);
   setup.total_steps = static_cast<uint64_t>(steps);
   ResolveSpan(options.eval_every, setup, setup.eval_every, setup.eval_seconds);
   ResolveSpan(options.save_every, setup, setup.save_every, setup.save_seconds);
@@ -256,6 +258,12 @@ int64_t SampleCount(const TrainSetup& setup, int64_t leaves) {
   return setup.options.batch.value_or(DefaultBatch(INT64_MAX, leaves)) * kSyntheticBatches;
 }
 
+// Checkpoints hold names and paths as JSON: what can't be kept must not be found out at the first
+// save.
+void CheckUtf8(const char* what, const std::string& text) {
+  if (!IsUtf8(text)) FailUsage("the {} '{}' is not valid UTF-8: rename it", what, text);
+}
+
 void OpenData(TrainSetup& setup) {
   Options& o = setup.options;
   if (o.data.empty()) FailUsage("--data is missing: a folder of class folders, or 'synthetic'");
@@ -272,6 +280,7 @@ void OpenData(TrainSetup& setup) {
   options.strict = o.strict_data;
   setup.dataset = OpenDataset(o.data, options);
   setup.config.classes = setup.dataset.classes;
+  for (const std::string& name : setup.config.classes) CheckUtf8("class name", name);
   if (setup.dataset.train.empty()) Fail("{} holds no training images", o.data);
 }
 
@@ -290,6 +299,8 @@ OptimizerKind ParseOptimizer(const std::string& name) {
 
 TrainSetup ResolveTraining(const Options& options) {
   TrainSetup setup;
+  CheckUtf8("data folder", options.data);
+  CheckUtf8("output folder", options.out.string());
   setup.options = options;
   if (options.model.empty()) FailUsage("--model is missing, such as --model resnet18");
   if (options.precision != "fp32") {

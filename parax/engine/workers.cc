@@ -1,5 +1,9 @@
 #include "parax/engine/workers.h"
 
+#include <system_error>
+
+#include "parax/base/error.h"
+
 namespace parax {
 namespace {
 constexpr Clock::duration kForever = std::chrono::hours(24 * 365 * 10);
@@ -8,12 +12,19 @@ constexpr Clock::duration kForever = std::chrono::hours(24 * 365 * 10);
 Workers::Workers(std::vector<Seat> seats)
     : seats_(std::move(seats)), done_(seats_.size()), errors_(seats_.size()) {
   for (size_t leaf = 0; leaf < seats_.size(); ++leaf) {
-    threads_.emplace_back([this, leaf] { Loop(static_cast<int>(leaf)); });
+    try {
+      threads_.emplace_back([this, leaf] { Loop(static_cast<int>(leaf)); });
+    } catch (const std::system_error& error) {
+      Quit();
+      Fail("cannot start thread {} of {}: {}", leaf + 1, seats_.size(), error.what());
+    }
   }
   Run([](int) {});  // everybody is on its seat
 }
 
-Workers::~Workers() {
+Workers::~Workers() { Quit(); }
+
+void Workers::Quit() {
   quit_ = true;
   posted_.Publish(++jobs_);
   for (std::thread& thread : threads_) thread.join();

@@ -34,6 +34,7 @@ class Workers {
 
  private:
   void Loop(int leaf);
+  void Quit();  // ends and joins the threads
 
   std::vector<Seat> seats_;
   std::function<void(int)> job_;

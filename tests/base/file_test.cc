@@ -112,6 +112,21 @@ TEST_F(FileTest, AWriteThatFailsHalfWayLeavesTheOldContent) {
   EXPECT_EQ(FileCount(), 1u) << "the temporary file was left";
 }
 
+// A device, or a link to a file, is written to, never replaced.
+TEST_F(FileTest, DevicesAndLinksStayWhatTheyAre) {
+  const fs::path null = folder_ / "null";
+  fs::create_symlink("/dev/null", null);
+  WriteFileAtomically(null, "gone");
+  EXPECT_TRUE(fs::is_symlink(null));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  const fs::path link = folder_ / "link";
+  WriteFileAtomically(folder_ / "target", "old");
+  fs::create_symlink("target", link);
+  WriteFileAtomically(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(ReadFile(folder_ / "target"), "new");
+}
+
 TEST_F(FileTest, ErrorsNameThePath) {
   const fs::path missing = folder_ / "no" / "such";
   for (const std::string& message :

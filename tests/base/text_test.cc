@@ -40,6 +40,16 @@ TEST(Nearest, FindsTheTypo) {
   EXPECT_EQ(Nearest("batchsize", flags), "batch-size");
 }
 
+TEST(IsUtf8, AcceptsTextAndRefusesOtherBytes) {
+  for (const char* right : {"", "plain", "bl\xC3\xA4u", "\xE2\x82\xAC", "\xF0\x9F\x8C\xB7"}) {
+    EXPECT_TRUE(IsUtf8(right)) << right;
+  }
+  for (const char* wrong : {"\xFF", "a\xC3", "\xC0\xAF", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\x80",
+                            "\xE0\x80\x80", "\xF4\x90\x80\x80"}) {
+    EXPECT_FALSE(IsUtf8(wrong));
+  }
+}
+
 TEST(Nearest, FarWordsHaveNone) {
   const std::vector<std::string> flags = {"learning-rate", "batch-size"};
   EXPECT_EQ(Nearest("momentum", flags), "");
