@@ -202,6 +202,8 @@ TEST(ConfigFile, NamesFileLineAndTheNearestKey) {
   EXPECT_TRUE(Holds(refused("data = \"C:\\data\""), "a backslash is written"));
   EXPECT_TRUE(Holds(refused("resume = \"auto\""), "belongs on the command line"));
   EXPECT_TRUE(Holds(refused("nesterov = 1"), "true or false"));
+  EXPECT_TRUE(Holds(refused("scale = []"), "c.toml:1: 'scale' is empty"));
+  EXPECT_TRUE(Holds(refused("crop = ''"), "'crop' is empty"));
 }
 
 // Every flag, set to something that is not its default, comes back from its config file.
