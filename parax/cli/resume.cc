@@ -67,6 +67,7 @@ Options Merge(const Options& now, const RunState& state, const std::string& wher
   for (const auto& [key, line] : lines) toml += line + "\n";
   Options merged = FromToml(toml, where);
   merged.command = now.command;
+  merged.command_line = now.command_line;
   merged.out = now.out;
   merged.resume = now.resume;
   merged.given = now.given;

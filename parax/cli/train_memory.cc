@@ -6,6 +6,7 @@
 #include <set>
 
 #include "parax/cli/train_setup.h"
+#include "parax/engine/workers.h"
 
 namespace parax {
 namespace {
@@ -30,22 +31,28 @@ size_t StateCount(const OptimizerOptions& optimizer) { return StateNames(optimiz
 }  // namespace
 
 MemoryEstimate EstimateMemory(const TrainSetup& setup) {
-  // The plans themselves tell; kernels made here are found again in oneDNN's cache by the trainer.
+  // The plans themselves tell. They are made on a seat, as the trainer makes them: scratch memory
+  // depends on the number of threads, and kernels made here are found again in oneDNN's cache.
   PlanOptions options;
   options.blocked = setup.trainer.blocked;
   options.threads = static_cast<int>(setup.trainer.seats[0].pus.size());
   options.loss = setup.trainer.loss;
   options.batch = MicroBatchSizes(setup.trainer.train).front();
   const size_t before = ResidentBytes();
-  const Plan plan = Plan::Build(setup.graph, options);
-  size_t arena = plan.arena_bytes;
+  Plan plan;
+  size_t arena = 0;
+  Workers seat({setup.trainer.seats[0]});
+  seat.Run([&](int) { plan = Plan::Build(setup.graph, options); });
+  arena = plan.arena_bytes;
   options.mode = Mode::kEvaluation;
   options.loss = LossOptions{setup.trainer.loss.classes, 0, {}, false};
   const std::set<int64_t> eval_sizes(setup.trainer.eval_sizes.begin(),
                                      setup.trainer.eval_sizes.end());
   for (const int64_t size : eval_sizes) {
     options.batch = size;
-    arena = std::max(arena, Plan::Build(setup.graph, options, &plan).arena_bytes);
+    seat.Run([&](int) {
+      arena = std::max(arena, Plan::Build(setup.graph, options, &plan).arena_bytes);
+    });
   }
 
   const size_t leaves = setup.trainer.seats.size();

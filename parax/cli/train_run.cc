@@ -25,8 +25,11 @@ constexpr uint64_t kMostLogPoints = 20000;
 
 std::atomic<int> stop_signals{0};
 
-void OnStopSignal(int) {
-  if (stop_signals.fetch_add(1) > 0) _exit(130);
+void OnStopSignal(int signal) {
+  // Only an impatient Ctrl-C ends at once: job managers send several kinds of signals in a row.
+  static std::atomic<int> interrupts{0};
+  stop_signals.fetch_add(1);
+  if (signal == SIGINT && interrupts.fetch_add(1) > 0) _exit(130);
 }
 
 double Seconds(Clock::time_point since) {
@@ -35,14 +38,6 @@ double Seconds(Clock::time_point since) {
 
 double Accuracy(const LossResult& r) {
   return r.count == 0 ? 0 : static_cast<double>(r.correct1) / static_cast<double>(r.count);
-}
-
-// The name of the first tensor that holds a NaN or infinity, or "".
-std::string FirstNonFinite(const TensorMap& tensors) {
-  for (const auto& [name, tensor] : tensors) {
-    if (!std::ranges::all_of(tensor.values, [](float v) { return std::isfinite(v); })) return name;
-  }
-  return "";
 }
 
 double MeanLoss(const LossResult& r) { return r.weight_sum == 0 ? 0 : r.loss_sum / r.weight_sum; }
@@ -68,6 +63,12 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   if (resume && ParseModelConfig(resume->content.config_json, "config.json").classes !=
                     setup_.config.classes) {
     FailUsage("--resume: {} has other classes than the run's data had", setup_.options.data);
+  }
+  if (state_.best && state_.best->metric != setup_.options.best_metric) {
+    Info("--best-metric is now {}: the search for the best step starts anew",
+         setup_.options.best_metric);
+    state_.best.reset();
+    state_.evaluations_without_better = 0;
   }
   state_.samples = setup_.trainer.train.samples;
   state_.config_toml = ToToml(setup_.options);
@@ -147,14 +148,6 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
 bool TrainRun::Stale() const {
   return setup_.options.patience > 0 &&
          state_.evaluations_without_better >= setup_.options.patience;
-}
-
-// A checkpoint that a full disk kept from being saved can't be the best one that is there.
-void TrainRun::RecordBest() const {
-  if (!state_.best) return;
-  const BestRecord& best = *state_.best;
-  if (!std::filesystem::exists(Checkpoints() / fmt::format("step-{}", best.step))) return;
-  WriteBest(Checkpoints(), best);
 }
 
 uint64_t TrainRun::NextStop() const {
@@ -253,44 +246,10 @@ std::filesystem::path TrainRun::NewestCheckpoint() const {
   return Checkpoints() / fmt::format("step-{}", saved_);
 }
 
-void TrainRun::Save(bool is_last) {
-  state_.step = trainer_->iteration();
-  state_.seconds = seconds_before_ + Seconds(started_);
-  CheckpointContent content;
-  content.model = trainer_->Weights();
-  content.ema = trainer_->EmaWeights();
-  content.optimizer = trainer_->OptimizerStates();
-  for (const TensorMap* tensors : {&content.model, &content.ema, &content.optimizer}) {
-    const std::string name = FirstNonFinite(*tensors);
-    if (name.empty()) continue;
-    progress_->Clear();
-    Fail("{} is not finite after step {}; the last checkpoint ({}) is untouched", name, state_.step,
-         saved_ == 0 ? "none yet" : fmt::format("step {}", saved_));
-  }
-  content.config_json = ToJson(setup_.config);
-  content.state_json = ToJson(state_);
-  content.plan_json = trainer_->Record().ToJson();
-  last_save_ = Clock::now();
-  try {
-    const auto step = static_cast<int64_t>(state_.step);
-    SaveCheckpoint(Checkpoints(), step, content);
-    RecordBest();
-    PruneCheckpoints(Checkpoints(), setup_.options.keep, step);
-    saved_ = state_.step;
-    save_failed_ = false;
-  } catch (const Error& error) {
-    // The last whole checkpoint is still there. Training is worth more than stopping at once: the
-    // disk may have room again at the next save.
-    save_failed_ = true;
-    progress_->Clear();
-    Warn("step {} is not saved: {}{}", state_.step, error.what(),
-         is_last ? "" : "; training goes on, the next save will try again");
-  }
-}
-
-void TrainRun::CloseStep(bool interrupted) {
+void TrainRun::CloseStep(bool interrupted, bool owed) {
   improved_ = false;
-  const Due due = DueAt(trainer_->iteration(), interrupted);
+  Due due = DueAt(trainer_->iteration(), interrupted);
+  due.evaluate |= owed;
   if (due.evaluate && interrupted) {
     // Whoever stopped us may not wait that long. Resuming makes up for it, so that the best step
     // and the early stop come out as if nothing had happened.
@@ -313,12 +272,13 @@ int TrainRun::Run() {
   const auto stop_asked = [&] {
     return StopSignalled() ||
            (setup_.save_seconds > 0 && Seconds(last_save_) >= setup_.save_seconds) ||
-           (setup_.eval_seconds > 0 && Seconds(last_eval_time_) >= setup_.eval_seconds);
+           (setup_.eval_seconds > 0 && !setup_.selection().empty() &&
+            Seconds(last_eval_time_) >= setup_.eval_seconds);
   };
   if (state_.owed) {
     point_ = std::move(state_.owed);
     state_.owed.reset();
-    CloseStep(/*interrupted=*/false);
+    CloseStep(/*interrupted=*/false, /*owed=*/true);
   }
   bool interrupted = StopSignalled();
   while (trainer_->iteration() < setup_.total_steps && !interrupted && !Stale()) {
@@ -333,7 +293,7 @@ int TrainRun::Run() {
       Fail("training ended at step {}: {}; the last checkpoint ({}) is untouched",
            end.iteration + 1, reason, saved_ == 0 ? "none yet" : fmt::format("step {}", saved_));
     }
-    CloseStep(interrupted);
+    CloseStep(interrupted, /*owed=*/false);
   }
   const bool unfinished = state_.owed || trainer_->iteration() < setup_.total_steps;
   return Finish(interrupted && unfinished && !Stale());

@@ -34,7 +34,8 @@ class TrainRun {
   bool IsBetter(double value) const;
   void Save(bool is_last);
   void FlushPoint();
-  void CloseStep(bool interrupted);  // evaluates and saves when due
+  // Evaluates and saves when due. `owed`: an evaluation that an interruption put off.
+  void CloseStep(bool interrupted, bool owed);
   int Finish(bool interrupted);
   void WriteFinalReport() const;
   std::filesystem::path Checkpoints() const { return setup_.options.out / "checkpoints"; }

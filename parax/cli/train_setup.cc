@@ -223,6 +223,9 @@ void ResolveLoss(TrainSetup& setup) {
   LossOptions& loss = setup.trainer.loss;
   loss.classes = static_cast<int64_t>(setup.config.classes.size());
   const bool mixing = setup.options.mixup > 0 || setup.options.cutmix > 0;
+  if (setup.synthetic && (mixing || !setup.options.class_weights.empty())) {
+    FailUsage("--mixup, --cutmix and --class-weights need real images, not --data synthetic");
+  }
   loss.probabilities = mixing;
   loss.label_smoothing = mixing ? 0 : setup.options.label_smoothing;  // mixing smooths itself
   if (!setup.synthetic) loss.class_weights = ClassWeights(setup.options, setup.dataset);

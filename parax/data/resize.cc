@@ -87,12 +87,16 @@ void MakeTaps(double low, double high, int source, int size, int offset, int win
   // As many fraction bits as the largest weight leaves of 16; sums of 255 * weight fit 32 bits.
   taps.shift = 14;
   while (taps.shift < 20 && largest * (2 << taps.shift) < 32767) ++taps.shift;
-  taps.weights.resize(size_t(window) * taps.count);
+  taps.weights.assign(size_t(window) * taps.count, 0);
   for (int i = 0; i < window; ++i) {
-    for (int k = 0; k < taps.count; ++k) {
-      const double weight = k < most ? taps.exact[size_t(i) * most + k] : 0.0;
-      taps.weights[size_t(i) * taps.count + k] =
-          static_cast<int16_t>(std::lround(weight * (1 << taps.shift)));
+    // At the far edge the taps start earlier, so that those of weight zero stay inside as well.
+    const int over = std::max(0, taps.first[i] + taps.count - highest);
+    const int back = std::clamp(taps.first[i] - taps.begin, 0, over);
+    taps.first[i] -= back;
+    int16_t* weights = &taps.weights[size_t(i) * taps.count];
+    for (int k = 0; k + back < taps.count && k < most; ++k) {
+      weights[k + back] =
+          static_cast<int16_t>(std::lround(taps.exact[size_t(i) * most + k] * (1 << taps.shift)));
     }
   }
 }

@@ -60,6 +60,7 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
   if (options_.training) {
     ServerOptions server;
     store_->DescribeTo(server);
+    if (server.parameters.empty()) FailUsage("every layer is frozen: nothing is left to train");
     for (const Seat& seat : options_.seats) server.leaf_domain.push_back(seat.domain);
     for (int leaf = 0; leaf < workers_.size(); ++leaf) {
       for (const int64_t it : {int64_t{0}, options_.train.IterationsPerEpoch() - 1}) {
@@ -187,7 +188,11 @@ void Trainer::TrainLeaf(int leaf, uint64_t first, InputSource& input) {
       }
     }
     if (t > end_at_.load(std::memory_order_acquire)) break;
-    if (RunIteration(leaf, t, input) != Outcome::kOk) return;
+    const Outcome outcome = RunIteration(leaf, t, input);
+    if (outcome != Outcome::kOk) {
+      stop_.Fail(outcome, "leaf", leaf);  // where nobody said so yet: others must not wait for us
+      return;
+    }
     self.finished.Publish(t);
   }
   (void)server_->Drain(leaf);
@@ -312,7 +317,10 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
     }
   });
   if (use_ema) server_->UseEma(false);
-  if (stop_.stopped()) Fail("evaluation ended early: {}", stop_.Reason());
+  if (stop_.stopped()) {
+    Fail("evaluation ended early: {}",
+         stop_.outcome() == Outcome::kInputFailed ? input.ErrorLine() : stop_.Reason());
+  }
   for (const LossResult& total : totals) Add(report.total, total);
   return report;
 }

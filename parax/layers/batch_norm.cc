@@ -106,7 +106,7 @@ struct Norm {
         count += n;
       }
       mean[c] = static_cast<float>(centre);
-      variance[c] = static_cast<float>(m2 / count);
+      variance[c] = static_cast<float>(std::max(0.0, m2 / count));  // rounding can go below
     }
   }
 

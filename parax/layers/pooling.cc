@@ -151,7 +151,7 @@ struct Pool {
     });
   }
 
-  // Over the whole image, to N x C in channel order. Double sums: an image has many pixels.
+  // Over the whole image, to N x C in channel order.
   void GlobalForward(const float* x, float* y) const {
     const int64_t pixels = in.height * in.width_pixels;
     ForPanels([=, *this](int64_t panel) PARAX_INLINE {
