@@ -63,6 +63,32 @@ TEST(Resize, EveryInstructionSetGivesTheSameBits) {
   EXPECT_EQ(a, b);
 }
 
+// Kernels read all taps, those of weight zero too.
+TEST(Resize, TapsStayInsideTheImage) {
+  for (auto filter : {Interpolation::kBilinear, Interpolation::kBicubic}) {
+    for (int source : {1, 2, 3, 10, 97, 500}) {
+      for (int size : {1, 2, 7, 33, 97, 200}) {
+        for (int offset : {-3, 0, size - 1}) {
+          for (int window : {1, 5, size + 6}) {
+            Resizer::Taps taps;
+            MakeTaps(0, source, source, size, offset, window, false, filter, taps);
+            ASSERT_GE(taps.begin, 0);
+            ASSERT_LE(taps.end, source);
+            for (int i = 0; i < window; ++i) {
+              ASSERT_GE(taps.first[i], 0);
+              ASSERT_LE(taps.first[i] + taps.count, source + 1);  // + 1: the count is even
+              int sum = 0;
+              for (int k = 0; k < taps.count; ++k) sum += taps.weights[i * taps.count + k];
+              const bool padding = offset + i < 0 || offset + i >= size;
+              ASSERT_NEAR(sum, padding ? 0 : 1 << taps.shift, taps.count);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Resize, AWindowIsAPartOfTheWhole) {
   const Image source = MakePicture(90, 61);
   ResizeJob whole{.x0 = 0, .y0 = 0, .x1 = 90, .y1 = 61, .width = 41, .height = 37};
