@@ -1,6 +1,7 @@
 #include "parax/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,6 +74,20 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
 MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
+
+FileLock::FileLock(const std::filesystem::path& path, std::string_view what) {
+  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file_ < 0) Fail("cannot open {}: {}", path.string(), std::strerror(errno));
+  if (flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+  // A file system without locks (some network ones) is no reason not to work.
+  const bool held = errno == EWOULDBLOCK;
+  if (held) {
+    close(file_);
+    Fail("{} is in use by another process", what);
+  }
+}
+
+FileLock::~FileLock() { close(file_); }
 
 void SyncFolder(const std::filesystem::path& folder) {
   const FileDescriptor dir(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);

@@ -27,6 +27,20 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// A lock file, made when it is not there; held as long as the object lives, and let go of by the
+// system however the process ends.
+class FileLock {
+ public:
+  // Throws Error when somebody else holds it: "<what> is in use by another process".
+  FileLock(const std::filesystem::path& path, std::string_view what);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int file_ = -1;
+};
+
 // Writes the pieces one after another to `path`, and fsyncs file and folder: either the whole new
 // content is there afterwards (by way of a temporary name and rename), or the old, also after a
 // crash or on a full disk. Throws Error naming path and cause.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "parax/base/error.h"
+#include "parax/base/file.h"
 #include "parax/base/log.h"
 #include "parax/cli/train_run.h"
 
@@ -52,6 +53,7 @@ int RunTrain(const Options& given) {
   std::optional<ResumePoint> resume = FindResumePoint(options);
   TrainSetup setup = ResolveTraining(resume ? resume->options : options);
   CheckWritable(options.out);
+  const FileLock lock(options.out / ".lock", options.out.string());
   CatchStopSignals();
   TrainRun run(std::move(setup), std::move(resume));
   return run.Run();

@@ -112,6 +112,15 @@ TEST_F(FileTest, AWriteThatFailsHalfWayLeavesTheOldContent) {
   EXPECT_EQ(FileCount(), 1u) << "the temporary file was left";
 }
 
+TEST_F(FileTest, ALockIsHeldByOneAtATime) {
+  {
+    const FileLock lock(folder_ / "lock", "the folder");
+    EXPECT_EQ(MessageOf([&] { FileLock(folder_ / "lock", "the folder"); }),
+              "the folder is in use by another process");
+  }
+  EXPECT_EQ(MessageOf([&] { FileLock(folder_ / "lock", "the folder"); }), "no error");
+}
+
 // A device, or a link to a file, is written to, never replaced.
 TEST_F(FileTest, DevicesAndLinksStayWhatTheyAre) {
   const fs::path null = folder_ / "null";
