@@ -122,13 +122,6 @@ void Instance::FindBuckets(BoundPlan& bound) const {
   }
 }
 
-Instance::BoundPlan* Instance::Find(Mode mode, int64_t batch) {
-  for (BoundPlan& bound : plans_) {
-    if (bound.plan->options.mode == mode && bound.plan->options.batch == batch) return &bound;
-  }
-  return nullptr;
-}
-
 void Instance::CopyInput(const Plan& plan, const MicroBatch& batch) {
   const size_t count = static_cast<size_t>(batch.count);
   std::memcpy(At<float>(plan.images, plan), batch.images, plan.images_layout.bytes());
@@ -138,6 +131,19 @@ void Instance::CopyInput(const Plan& plan, const MicroBatch& batch) {
     const size_t classes = static_cast<size_t>(plan.options.loss.classes);
     std::memcpy(targets, batch.probabilities, count * classes * sizeof(float));
   }
+}
+
+Instance::BoundPlan* Instance::Begin(Mode mode, const MicroBatch& batch) {
+  for (BoundPlan& bound : plans_) {
+    const Plan& plan = *bound.plan;
+    if (plan.options.mode != mode || plan.options.batch != batch.count) continue;
+    last_ = &bound;
+    if (plan.options.guards) FillDead(0, plan.arena_bytes);
+    CopyInput(plan, batch);
+    return &bound;
+  }
+  wiring_.stop->Fail(Outcome::kKernelFailed, "no plan for a micro-batch of size", batch.count);
+  return nullptr;
 }
 
 Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext& context, int micro,
@@ -196,28 +202,16 @@ void Instance::CopyMoments(const Plan& plan, int micro) {
 
 Outcome Instance::Train(const MicroBatch& batch, const RunContext& context, int micro,
                         int micro_batches, LossResult& total) {
-  BoundPlan* bound = Find(Mode::kTraining, batch.count);
-  if (bound == nullptr) {
-    wiring_.stop->Fail(Outcome::kKernelFailed, "no plan for a micro-batch of size", batch.count);
-    return Outcome::kKernelFailed;
-  }
+  BoundPlan* bound = Begin(Mode::kTraining, batch);
+  if (bound == nullptr) return Outcome::kKernelFailed;
   const Plan& plan = *bound->plan;
-  last_ = bound;
-  if (plan.options.guards) FillDead(0, plan.arena_bytes);
-  CopyInput(plan, batch);
   const bool last = micro + 1 == micro_batches;
   Outcome outcome = RunOps(*bound, 0, plan.forward_ops, context, micro, last);
   if (outcome != Outcome::kOk) return outcome;
   const LossResult result = *At<LossResult>(plan.loss, plan);
-  total.loss_sum += result.loss_sum;
-  total.weight_sum += result.weight_sum;
-  total.correct1 += result.correct1;
-  total.correct5 += result.correct5;
-  total.count += result.count;
-  if (!result.finite) {
-    total.finite = false;
-    return Outcome::kNotFinite;  // the trainer looks for the layer, then stops the run
-  }
+  total += result;
+  // The trainer looks for the layer, then stops the run.
+  if (!result.finite) return Outcome::kNotFinite;
   CopyMoments(plan, micro);
   wiring_.server->SetWeight(wiring_.leaf, total.weight_sum);
   return RunOps(*bound, plan.forward_ops, static_cast<int>(plan.ops.size()), context, micro, last);
@@ -228,25 +222,14 @@ void Instance::PublishNothing() {
 }
 
 Outcome Instance::Evaluate(const MicroBatch& batch, const RunContext& context, LossResult& total) {
-  BoundPlan* bound = Find(Mode::kEvaluation, batch.count);
-  if (bound == nullptr) {
-    wiring_.stop->Fail(Outcome::kKernelFailed, "no plan for a micro-batch of size", batch.count);
-    return Outcome::kKernelFailed;
-  }
+  BoundPlan* bound = Begin(Mode::kEvaluation, batch);
+  if (bound == nullptr) return Outcome::kKernelFailed;
   const Plan& plan = *bound->plan;
-  last_ = bound;
-  if (plan.options.guards) FillDead(0, plan.arena_bytes);
-  CopyInput(plan, batch);
   const Outcome outcome =
       RunOps(*bound, 0, static_cast<int>(plan.ops.size()), context, 0, /*last=*/false);
   if (outcome != Outcome::kOk) return outcome;
   const LossResult result = *At<LossResult>(plan.loss, plan);
-  total.loss_sum += result.loss_sum;
-  total.weight_sum += result.weight_sum;
-  total.correct1 += result.correct1;
-  total.correct5 += result.correct5;
-  total.count += result.count;
-  total.finite &= result.finite;
+  total += result;
   logits_ = At<float>(plan.logits, plan);
   probabilities_ = At<float>(plan.probabilities, plan);
   return Outcome::kOk;

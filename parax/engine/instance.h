@@ -68,7 +68,9 @@ class Instance {
   BoundPlan Bind(const Plan& plan);
   void* Address(const Plan& plan, const PlanArgument& argument, float* gradient);
   void FindBuckets(BoundPlan& bound) const;
-  BoundPlan* Find(Mode mode, int64_t batch);
+  // The plan for this micro-batch, with its input copied in; null (and the stop flag set): none
+  // fits.
+  BoundPlan* Begin(Mode mode, const MicroBatch& batch);
   void CopyInput(const Plan& plan, const MicroBatch& batch);
   Outcome RunOps(BoundPlan& bound, int begin, int end, const RunContext& context, int micro,
                  bool last);

@@ -34,7 +34,6 @@ class ParamStore {
   const float* State(int state) const;
   int ServerParameter(int param) const { return server_param_[static_cast<size_t>(param)]; }
   int ServerMoment(int node) const { return server_moment_[static_cast<size_t>(node)]; }
-  bool trained() const { return server_ != nullptr; }
 
   // ---- Drained state only ----
   // Takes parameters and running statistics by name; every one must be there (see StrictLoad).

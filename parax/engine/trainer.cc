@@ -17,15 +17,6 @@ namespace {
 constexpr uint64_t kMostAhead = 6;
 constexpr uint64_t kRing = 16;  // results kept
 
-void Add(LossResult& total, const LossResult& part) {
-  total.loss_sum += part.loss_sum;
-  total.weight_sum += part.weight_sum;
-  total.correct1 += part.correct1;
-  total.correct5 += part.correct5;
-  total.count += part.count;
-  total.finite &= part.finite;
-}
-
 }  // namespace
 
 struct Trainer::Leaf {
@@ -201,7 +192,7 @@ void Trainer::TrainLeaf(int leaf, uint64_t first, InputSource& input) {
 StepReport Trainer::Collect(uint64_t iteration) const {
   StepReport report;
   report.iteration = iteration;
-  for (const auto& leaf : leaves_) Add(report.loss, leaf->results[iteration % kRing]);
+  for (const auto& leaf : leaves_) report.loss += leaf->results[iteration % kRing];
   report.learning_rate = options_.learning_rate(iteration);
   if (options_.policy == UpdatePolicy::kCommit) {
     // The record may still be on its way: whoever reduces the last slice writes it.
@@ -321,7 +312,7 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
     Fail("evaluation ended early: {}",
          stop_.outcome() == Outcome::kInputFailed ? input.ErrorLine() : stop_.Reason());
   }
-  for (const LossResult& total : totals) Add(report.total, total);
+  for (const LossResult& total : totals) report.total += total;
   return report;
 }
 

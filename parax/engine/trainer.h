@@ -90,7 +90,6 @@ class Trainer {
   uint64_t iteration() const { return iteration_; }
   StopFlag& stop() { return stop_; }
   const std::vector<std::unique_ptr<Plan>>& plans() const { return plans_; }  // training first
-  const Plan& main_plan() const { return *plans_[0]; }
   PlanRecord Record() const;  // the resolved plans, for run folder and checkpoints
   bool threads_bound() const { return workers_.bound(); }
 

@@ -51,13 +51,6 @@ void Workers::Start(std::function<void(int)> job) {
   posted_.Publish(++jobs_);
 }
 
-bool Workers::Finished() const {
-  for (const Sequence& done : done_) {
-    if (!done.reached(jobs_)) return false;
-  }
-  return true;
-}
-
 void Workers::Wait() {
   for (const Sequence& done : done_) (void)done.Wait(jobs_, never_, kForever, {"leaf"});
   for (const std::exception_ptr& error : errors_) {

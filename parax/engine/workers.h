@@ -21,7 +21,6 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   void Start(std::function<void(int leaf)> job);  // one at a time
-  bool Finished() const;                          // every leaf is through the started job
   void Wait();                                    // rethrows the exception of the lowest leaf
   void Run(std::function<void(int leaf)> job) {
     Start(std::move(job));

@@ -119,6 +119,16 @@ struct LossResult {
   int64_t correct5 = 0;
   int64_t count = 0;
   bool finite = true;
+
+  LossResult& operator+=(const LossResult& part) {
+    loss_sum += part.loss_sum;
+    weight_sum += part.weight_sum;
+    correct1 += part.correct1;
+    correct5 += part.correct5;
+    count += part.count;
+    finite &= part.finite;
+    return *this;
+  }
 };
 
 // The immutable rule of one layer: shapes, parameters, and how it compiles into kernels.
