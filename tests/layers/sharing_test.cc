@@ -202,13 +202,14 @@ TEST(Sharing, SubnormalNumbersAreFlushedAndNotSlow) {
   for (const Subject& subject : Subjects()) {
     const CompiledLayer layer = subject.layer->Compile(Request(subject.inputs));
     SCOPED_TRACE(subject.layer->kind() + Names(layer));
-    Instance normal(layer, 1), tiny(layer, 1);
+    // One instance for both: where its buffers lie in the cache must not make the difference.
+    Instance tiny(layer, 1);
+    double fastest_normal = 1e9, fastest_tiny = 1e9;
+    for (int i = 0; i < 20; ++i) fastest_normal = std::min(fastest_normal, SecondsOf(tiny));
     tiny.Fill(Role::kInput, 1e-39f);
     tiny.Fill(layer.forms.empty() ? Role::kOutputGrad : Role::kParamForm, 1e-39f);
-    double fastest_normal = 1e9, fastest_tiny = 1e9;
     // The best of many rounds; a kernel that is really slow on subnormals never gets there.
     for (int i = 0; i < 10 || (i < 1000 && fastest_tiny > 1.5 * fastest_normal); ++i) {
-      fastest_normal = std::min(fastest_normal, SecondsOf(normal));
       fastest_tiny = std::min(fastest_tiny, SecondsOf(tiny));
     }
     EXPECT_LE(fastest_tiny, 1.5 * fastest_normal);
