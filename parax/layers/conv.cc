@@ -2,6 +2,7 @@
 
 #include "parax/layers/layers.h"
 #include "parax/layers/weighted_internal.h"
+#include "parax/layers/winograd_internal.h"
 
 namespace parax {
 namespace {
@@ -19,6 +20,36 @@ struct Problem {
   Dims stride, dilation, padding;
   memory::desc bias;  // empty: none
   memory::desc x, y;
+
+  // Ours for 3x3 with stride 1, where x and y are panels of whole vectors.
+  std::optional<WinogradConv> Winograd() const {
+    WinogradConv conv;
+    const bool fits = options.kernel == 3 && options.stride == 1 && options.dilation == 1 &&
+                      options.groups == 1 && !options.bias && options.padding <= 2 &&
+                      x.get_data_type() == memory::data_type::f32 &&
+                      WinogradWorks(options.in_channels, options.out_channels) &&
+                      DescOf(UsableLayout(LayoutOf(x), conv.x)) == x &&
+                      DescOf(UsableLayout(LayoutOf(y), conv.y)) == y;
+    if (!fits) return std::nullopt;
+    conv.padding = options.padding;
+    conv.threads = threads;
+    return conv;
+  }
+
+  // Weights as [3][3][in][out], or with `rotated` [3][3][out][in].
+  memory::desc WinogradWeights(bool rotated) const {
+    const int64_t in = options.in_channels, out = options.out_channels;
+    const Dims strides = {rotated ? in : 1, rotated ? 1 : out, 3 * in * out, in * out};
+    return memory::desc({out, in, 3, 3}, memory::data_type::f32, strides);
+  }
+
+  static void AddOwn(std::shared_ptr<const Kernel> kernel, std::vector<OnednnArgument> arguments,
+                     const memory::desc& own_weights, const memory::desc& weights,
+                     std::vector<Candidate>& all) {
+    const bool any = weights.get_format_kind() == memory::format_kind::any;
+    if (any || weights == own_weights)
+      all.push_back({{}, std::move(arguments), own_weights, "", std::move(kernel)});
+  }
 
   Forward MakeForward(const memory::desc& source, const memory::desc& weights,
                       const memory::desc& target) const {
@@ -42,6 +73,10 @@ struct Problem {
           return arguments;
         },
         all);
+    if (const auto conv = Winograd()) {
+      const memory::desc own = WinogradWeights(false);
+      AddOwn(MakeWinogradConv(*conv, false), {{0, x}, {0, own}, {0, y}}, own, weights, all);
+    }
     return all;
   }
 
@@ -57,6 +92,12 @@ struct Problem {
                                              {DNNL_ARG_DIFF_SRC, x}};
         },
         all);
+    if (auto conv = Winograd()) {
+      std::swap(conv->x, conv->y);
+      conv->padding = 2 - conv->padding;
+      const memory::desc own = WinogradWeights(true);
+      AddOwn(MakeWinogradConv(*conv, true), {{0, y}, {0, own}, {0, x}}, own, weights, all);
+    }
     return all;
   }
 
@@ -88,6 +129,10 @@ struct Problem {
         y == DescOf(Layout::ChannelsLast(out, type)))
       AddMatmulWeightGradients(in[0] * in[2] * in[3], in[1], out[1], type, weight_dims, weights,
                                all);
+    if (const auto conv = Winograd()) {
+      const memory::desc own = WinogradWeights(false);
+      AddOwn(MakeWinogradWeightGrad(*conv), {{0, x}, {0, y}, {0, own}}, own, weights, all);
+    }
     return all;
   }
 };
@@ -174,6 +219,7 @@ class ConvLayer final : public Layer {
     rule.dtype = type;
     rule.flops = 2.0 * static_cast<double>(Product(out)) *
                  static_cast<double>(o_.in_channels / o_.groups * o_.kernel * o_.kernel);
+    if (request.winograd) rule.preferred = kWinogradName;
     rule.input = problem.x;
     rule.output = problem.y;
     rule.forward = [=](const memory::desc& weights) { return problem.ForwardCandidates(weights); };

@@ -24,8 +24,10 @@ inline float* Floats(void* address) { return static_cast<float*>(address); }
 
 // A kernel that calls `function(const Addresses<kArguments>&, const RunContext&)`, which returns an
 // Outcome and must not allocate, lock, log or throw. Everything else it needs is captured by value.
+// With `scratch_bytes` the last argument is its scratch memory.
 template <size_t kArguments, typename Function>
-std::shared_ptr<const Kernel> MakeOwnKernel(std::string name, Function function) {
+std::shared_ptr<const Kernel> MakeOwnKernel(std::string name, Function function,
+                                            size_t scratch_bytes = 0) {
   class Bound final : public BoundKernel {
    public:
     Bound(std::span<void* const> arguments, const Function& f) : function_(f) {
@@ -41,19 +43,22 @@ std::shared_ptr<const Kernel> MakeOwnKernel(std::string name, Function function)
   };
   class Own final : public Kernel {
    public:
-    Own(std::string own_name, Function f) : name_(std::move(own_name)), function_(std::move(f)) {}
+    Own(std::string own_name, Function f, size_t scratch)
+        : name_(std::move(own_name)), function_(std::move(f)), scratch_bytes_(scratch) {}
     std::unique_ptr<BoundKernel> Bind(std::span<void* const> arguments) const override {
       if (arguments.size() != kArguments)
         Fail("{} takes {} arguments, not {}", name_, kArguments, arguments.size());
       return std::make_unique<Bound>(arguments, function_);
     }
     std::string implementation() const override { return name_; }
+    size_t scratch_bytes() const override { return scratch_bytes_; }
 
    private:
     std::string name_;
     Function function_;
+    size_t scratch_bytes_;
   };
-  return std::make_shared<Own>(std::move(name), std::move(function));
+  return std::make_shared<Own>(std::move(name), std::move(function), scratch_bytes);
 }
 
 // Calls work(begin, end) for pieces of [0, count), cut at multiples of `unit`: one piece for each

@@ -16,10 +16,12 @@ std::vector<std::string> Names(const std::vector<Candidate>& candidates) {
   return names;
 }
 
-// The wanted one; else the first in oneDNN's order that is no reference implementation, matrix
-// products last (only the tuner knows when they win); else the first.
+// The wanted one; else the rule's preferred one; else the first in oneDNN's order that is no
+// reference implementation, matrix products and kernels of ours last (only measurements know when
+// they win); else the first.
 const Candidate& Choose(const std::vector<Candidate>& candidates, const std::string& wanted,
-                        const std::string& what) {
+                        const WeightedRule& rule) {
+  const std::string& what = rule.what;
   if (candidates.empty()) Fail("{}: no implementation", what);
   const auto find = [&](const auto& fits) {
     return std::find_if(candidates.begin(), candidates.end(), fits);
@@ -30,7 +32,10 @@ const Candidate& Choose(const std::vector<Candidate>& candidates, const std::str
     Fail("{}: no implementation '{}'; there are {}", what, wanted,
          fmt::join(Names(candidates), ", "));
   }
-  auto found = find([](const Candidate& c) { return c.prefix.empty() && !IsReference(c.name()); });
+  auto found = find([&](const Candidate& c) { return c.name() == rule.preferred; });
+  if (found == candidates.end())
+    found = find(
+        [](const Candidate& c) { return !c.own && c.prefix.empty() && !IsReference(c.name()); });
   if (found == candidates.end())
     found = find([](const Candidate& c) { return !IsReference(c.name()); });
   return found == candidates.end() ? candidates.front() : *found;
@@ -98,7 +103,7 @@ class Builder {
     if (!detour && WantedNext().empty() && OnlyReference(candidates))
       detour = !OnlyReference(maker(Any()));
     if (detour) candidates = maker(Any());
-    const Candidate chosen = Choose(candidates, WantedNext(detour ? 1 : 0), rule_.what);
+    const Candidate chosen = Choose(candidates, WantedNext(detour ? 1 : 0), rule_);
     Argument weights{Role::kParamForm};
     if (detour) {
       weights = NewTemp(chosen.weights);
@@ -121,7 +126,7 @@ class Builder {
     if (!detour && WantedNext().empty() && OnlyReference(candidates))
       detour = !OnlyReference(rule_.backward_weights(Any()));
     if (detour) candidates = rule_.backward_weights(Any());
-    const Candidate chosen = Choose(candidates, WantedNext(), rule_.what + " backward weights");
+    const Candidate chosen = Choose(candidates, WantedNext(), rule_);
     const Argument grad{Role::kParamGrad, 0, true};
     Argument written = detour ? NewTemp(chosen.weights) : grad;
     std::vector<Argument> arguments = {{Role::kInput}, {Role::kOutputGrad}, written};
@@ -159,7 +164,8 @@ class Builder {
   void Add(std::vector<CompiledOp>& ops, OpKind kind, const Candidate& candidate,
            std::vector<Argument> arguments) const {
     std::shared_ptr<const Kernel> kernel =
-        MakeOnednnKernel(candidate.pd, candidate.arguments, candidate.prefix);
+        candidate.own ? candidate.own
+                      : MakeOnednnKernel(candidate.pd, candidate.arguments, candidate.prefix);
     const Layout layout = LayoutOf(candidate.weights);
     if (kind == OpKind::kBackwardWeights && layout.padded())
       kernel = ZeroPadding(std::move(kernel), 2, layout);

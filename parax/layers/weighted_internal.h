@@ -19,7 +19,8 @@ struct Candidate {
   std::vector<OnednnArgument> arguments;
   dnnl::memory::desc weights;  // the layout read or written, in the layer's logical dimensions
   std::string prefix;          // of the implementation's name
-  std::string name() const { return prefix + pd.impl_info_str(); }
+  std::shared_ptr<const Kernel> own = nullptr;  // a kernel of ours, in place of `pd`
+  std::string name() const { return own ? own->implementation() : prefix + pd.impl_info_str(); }
 };
 
 // Candidates of one pass for a weight layout: a fixed one, or AnyDesc().
@@ -30,7 +31,8 @@ struct WeightedRule {
   Dims weight_dims;
   int64_t bias = 0;  // number of bias values; 0: none
   DType dtype = DType::kF32;
-  double flops = 0;  // of each pass
+  double flops = 0;       // of each pass
+  std::string preferred;  // the implementation to take where there is one; "": oneDNN's first
   dnnl::memory::desc input, output;
   CandidateMaker forward, backward_data, backward_weights;
 };
