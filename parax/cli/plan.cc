@@ -29,6 +29,7 @@ int RunPlan(const Options& options) {
   PlanOptions plan_options;
   plan_options.batch = micro;
   plan_options.blocked = setup.trainer.blocked;
+  plan_options.winograd = setup.trainer.winograd;
   plan_options.threads = options.cores_per_instance;
   plan_options.loss = setup.trainer.loss;
   Plan plan;

@@ -35,6 +35,7 @@ MemoryEstimate EstimateMemory(const TrainSetup& setup) {
   // depends on the number of threads, and kernels made here are found again in oneDNN's cache.
   PlanOptions options;
   options.blocked = setup.trainer.blocked;
+  options.winograd = setup.trainer.winograd;
   options.threads = static_cast<int>(setup.trainer.seats[0].pus.size());
   options.loss = setup.trainer.loss;
   options.batch = MicroBatchSizes(setup.trainer.train).front();

@@ -73,22 +73,26 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   state_.samples = setup_.trainer.train.samples;
   state_.config_toml = ToToml(setup_.options);
   seconds_before_ = state_.seconds;
-  memory_ = EstimateMemory(setup_);
-  const size_t limit = setup_.machine.topology.memory_limit_bytes;
+  CheckMemory();
   Info("{}, peak {} of {}", MachineLine(setup_.machine),
-       HumanBytes(static_cast<double>(memory_.total())), HumanBytes(static_cast<double>(limit)));
-  if (memory_.total() > limit) {
-    Fail(
-        "this run needs {} of memory and {} are allowed: use a smaller --batch, or --bn-group (now "
-        "{}) so that each instance takes its share in smaller parts",
-        HumanBytes(static_cast<double>(memory_.total())), HumanBytes(static_cast<double>(limit)),
-        *setup_.options.bn_group);
-  }
+       HumanBytes(static_cast<double>(memory_.total())),
+       HumanBytes(static_cast<double>(setup_.machine.topology.memory_limit_bytes)));
   for (const std::string& note : setup_.machine.plan.notes) Info("{}", note);
   for (const std::string& note : setup_.dataset.notes) Info("{}", note);
   for (const std::string& warning : setup_.dataset.warnings) Warn("{}", warning);
   for (const std::string& note : setup_.notes) Info("{}", note);
   Initialise(resume);
+}
+
+void TrainRun::CheckMemory() {
+  memory_ = EstimateMemory(setup_);
+  const size_t limit = setup_.machine.topology.memory_limit_bytes;
+  if (memory_.total() <= limit) return;
+  Fail(
+      "this run needs {} of memory and {} are allowed: use a smaller --batch, or --bn-group (now "
+      "{}) so that each instance takes its share in smaller parts",
+      HumanBytes(static_cast<double>(memory_.total())), HumanBytes(static_cast<double>(limit)),
+      *setup_.options.bn_group);
 }
 
 void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
@@ -111,6 +115,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   }
   if (wanted_hash.empty() && o.layout == "auto") {
     setup_.trainer.blocked = BlockedIsFaster(setup_.graph, setup_.trainer, LayoutCachePath());
+    if (setup_.trainer.blocked) CheckMemory();  // it was checked for channels last
   }
   trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
   const PlanRecord record = trainer_->Record();
@@ -119,8 +124,9 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
          record.Hash(), wanted_hash);
   }
   if (!trainer_->threads_bound()) Warn("the system refused to bind threads to cores");
-  Info("plan {}: {} layout, memory in {}", record.Hash(),
-       setup_.trainer.blocked ? "blocked" : "channels-last", Name(trainer_->memory().pages));
+  Info("plan {}: {} layout, peak {}, memory in {}", record.Hash(),
+       setup_.trainer.blocked ? "blocked" : "channels-last",
+       HumanBytes(static_cast<double>(memory_.total())), Name(trainer_->memory().pages));
 
   if (resume) {
     trainer_->Load(StrictLoad(setup_.graph, std::move(resume->content.model), "model.safetensors"));

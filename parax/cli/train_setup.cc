@@ -330,6 +330,7 @@ TrainSetup ResolveTraining(const Options& options) {
   trainer.domain_nodes = setup.machine.domain_nodes;
   trainer.seed = options.seed;
   trainer.blocked = options.layout == "blocked";
+  trainer.winograd = options.winograd;
   if (options.layout != "auto" && options.layout != "nhwc" && options.layout != "blocked") {
     FailUsage("--layout is '{}'; it can be auto, nhwc or blocked", options.layout);
   }

@@ -87,6 +87,7 @@ CompileRequest PlanBuilder::Request(const std::vector<int>& inputs, const std::s
     request.need_input_grad.push_back(tensors_[static_cast<size_t>(t)].needs_grad);
   }
   request.blocked = plan_.options.blocked;
+  request.winograd = plan_.options.winograd;
   request.threads = plan_.options.threads;
   if (const auto it = plan_.options.implementations.find(label);
       it != plan_.options.implementations.end()) {

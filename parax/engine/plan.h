@@ -81,6 +81,7 @@ struct PlanOptions {
   Mode mode = Mode::kTraining;
   int64_t batch = 1;  // images the plan takes through at once
   bool blocked = false;
+  bool winograd = true;
   int threads = 1;
   LossOptions loss;
   // As an earlier run resolved them (Plan::implementations); what is absent is chosen freely.

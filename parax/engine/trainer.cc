@@ -81,6 +81,7 @@ Trainer::~Trainer() = default;
 void Trainer::BuildPlans(const Graph& graph) {
   PlanOptions plan;
   plan.blocked = options_.blocked;
+  plan.winograd = options_.winograd;
   plan.guards = options_.guards;
   plan.threads = static_cast<int>(workers_.seat(0).pus.size());
   plan.loss = options_.loss;

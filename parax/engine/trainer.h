@@ -30,6 +30,7 @@ struct TrainerOptions {
   double ema_decay = 0;
   int reduce_group = 4;
   bool blocked = false;
+  bool winograd = true;  // prefer Winograd convolutions where they pay
   bool guards = false;  // canaries and dead-buffer filling in the arena (debugging)
   PlanRecord plan;      // of an earlier run: kernels are chosen as there
   uint64_t seed = 0;

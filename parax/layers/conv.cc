@@ -11,6 +11,7 @@ using dnnl::memory;
 using Forward = dnnl::convolution_forward::primitive_desc;
 using BackwardData = dnnl::convolution_backward_data::primitive_desc;
 using BackwardWeights = dnnl::convolution_backward_weights::primitive_desc;
+constexpr int64_t kLeastWinogradTiles = 32;
 constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
 
 // One convolution at one batch size: what all its primitive descriptors have in common.
@@ -219,7 +220,11 @@ class ConvLayer final : public Layer {
     rule.dtype = type;
     rule.flops = 2.0 * static_cast<double>(Product(out)) *
                  static_cast<double>(o_.in_channels / o_.groups * o_.kernel * o_.kernel);
-    if (request.winograd) rule.preferred = kWinogradName;
+    // Transforming the weights is a fixed cost, paid back by the tiles (docs/design/layers.md); an
+    // earlier plan has decided by its packed forms.
+    const int64_t tiles = out[0] * ((out[2] + 3) / 4) * ((out[3] + 3) / 4);
+    if (request.winograd && (tiles >= kLeastWinogradTiles || !request.fixed_forms.empty()))
+      rule.preferred = kWinogradName;
     rule.input = problem.x;
     rule.output = problem.y;
     rule.forward = [=](const memory::desc& weights) { return problem.ForwardCandidates(weights); };

@@ -100,7 +100,7 @@ struct CompileRequest {
   std::vector<bool> need_input_grad;  // one an input
   bool need_param_grad = true;        // false: frozen
   bool blocked = false;               // let oneDNN choose the output's layout; else channels last
-  bool winograd = false;              // take Winograd convolutions where there are some
+  bool winograd = true;               // prefer Winograd convolutions where they pay
   int threads = 1;                    // OpenMP threads the kernels will run with
   // Layouts fixed by an earlier plan of the same layer (other batch size or mode): kernels must be
   // compiled against these; empty: free choice.
