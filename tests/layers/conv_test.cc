@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "parax/base/error.h"
+#include "parax/layers/isa.h"
 #include "tests/layers/reference.h"
 
 namespace parax::testing {
@@ -22,9 +23,6 @@ const Shape kShapes[] = {
     {{.in_channels = 3, .out_channels = 16, .kernel = 7, .stride = 2, .padding = 3},
      {2, 3, 19, 17}},
     {{.in_channels = 16, .out_channels = 32, .kernel = 3, .padding = 1}, {2, 16, 9, 11}},
-    {{.in_channels = 48, .out_channels = 80, .kernel = 3, .padding = 1}, {5, 48, 13, 14}},
-    {{.in_channels = 32, .out_channels = 48, .kernel = 3}, {3, 32, 6, 17}},
-    {{.in_channels = 48, .out_channels = 16, .kernel = 3, .padding = 2}, {2, 48, 1, 3}},
     {{.in_channels = 32, .out_channels = 32, .kernel = 3, .stride = 2, .padding = 1},
      {3, 32, 10, 7}},
     {{.in_channels = 32, .out_channels = 64, .kernel = 1}, {2, 32, 6, 5}},
@@ -41,37 +39,61 @@ const Shape kShapes[] = {
     {{.in_channels = 32, .out_channels = 64, .kernel = 3, .padding = 1, .groups = 4, .bias = true},
      {2, 32, 6, 6}},
     {{.in_channels = 6, .out_channels = 10, .kernel = 3, .padding = 1, .groups = 2}, {2, 6, 5, 7}},
+    // Winograd: several blocks of tiles, windows over every border, an odd number of panels.
+    {{.in_channels = 16, .out_channels = 32, .kernel = 3, .padding = 1}, {4, 16, 13, 14}},
+    {{.in_channels = 48, .out_channels = 16, .kernel = 3}, {2, 48, 6, 17}},
+    {{.in_channels = 16, .out_channels = 48, .kernel = 3, .padding = 2}, {1, 16, 1, 3}},
 };
+
+struct Expected {
+  Values output;
+  ReferenceGrads grads;
+};
+
+// What the loops say of the values that every LayerRun of this shape starts with.
+Expected ReferenceOf(const Shape& shape) {
+  const LayerRun run(Conv(shape.options), Request({shape.in}));
+  const Dims out = run.layer().OutputDims({shape.in});
+  const Values bias = shape.options.bias ? run.params[1] : Values{};
+  return {ReferenceConv(shape.options, shape.in, run.inputs[0], run.params[0], bias, out),
+          ReferenceConvBackward(shape.options, shape.in, run.inputs[0], run.params[0], out,
+                                run.output_grad)};
+}
+
+void ExpectMatches(const Expected& expected, LayerRun& run, const std::string& what,
+                   double tolerance = 1e-5) {
+  ASSERT_EQ(run.Forward(), Outcome::kOk) << what;
+  ExpectNear(run.output(), expected.output, tolerance, what + " output");
+  ASSERT_EQ(run.Backward(), Outcome::kOk) << what;
+  ExpectNear(run.input_grad(0), expected.grads.input, tolerance, what + " input gradient");
+  ExpectNear(run.param_grad(0), expected.grads.weight, tolerance, what + " weight gradient");
+  if (run.params.size() > 1)
+    ExpectNear(run.param_grad(1), expected.grads.bias, tolerance, what + " bias gradient");
+}
 
 void ExpectMatchesReference(const Shape& shape, const CompileRequest& request,
                             const std::string& what) {
   LayerRun run(Conv(shape.options), request);
-  ASSERT_EQ(run.Forward(), Outcome::kOk) << what;
-  const Dims out = run.layer().OutputDims({shape.in});
-  const Values bias = shape.options.bias ? run.params[1] : Values{};
-  ExpectNear(run.output(),
-             ReferenceConv(shape.options, shape.in, run.inputs[0], run.params[0], bias, out), 1e-5,
-             what + " output");
-  ASSERT_EQ(run.Backward(), Outcome::kOk) << what;
-  const ReferenceGrads expected = ReferenceConvBackward(shape.options, shape.in, run.inputs[0],
-                                                        run.params[0], out, run.output_grad);
-  ExpectNear(run.input_grad(0), expected.input, 1e-5, what + " input gradient");
-  ExpectNear(run.param_grad(0), expected.weight, 1e-5, what + " weight gradient");
-  if (shape.options.bias)
-    ExpectNear(run.param_grad(1), expected.bias, 1e-5, what + " bias gradient");
+  ExpectMatches(ReferenceOf(shape), run, what);
 }
 
 TEST(Conv, MatchesLoopsOnOddShapesInBothLayoutsOnOneAndTwoThreads) {
-  for (const Shape& shape : kShapes)
-    for (const bool blocked : {false, true})
-      for (const int threads : {1, 2})
-        ExpectMatchesReference(shape, Request({shape.in}, Mode::kTraining, blocked, threads),
-                               Describe(shape) + (blocked ? " blocked" : " channels last") +
-                                   (threads == 2 ? " two threads" : ""));
+  for (const Shape& shape : kShapes) {
+    const Expected expected = ReferenceOf(shape);
+    for (const bool blocked : {false, true}) {
+      for (const int threads : {1, 2}) {
+        LayerRun run(Conv(shape.options), Request({shape.in}, Mode::kTraining, blocked, threads));
+        ExpectMatches(expected, run,
+                      Describe(shape) + (blocked ? " blocked" : " channels last") +
+                          (threads == 2 ? " two threads" : ""));
+      }
+    }
+  }
 }
 
 TEST(Conv, EveryImplementationOfEveryPassMatchesLoops) {
   for (const Shape& shape : kShapes) {
+    const Expected expected = ReferenceOf(shape);
     for (const bool blocked : {false, true}) {
       CompileRequest request = Request({shape.in}, Mode::kTraining, blocked);
       for (int op = 0; op < 3; ++op) {
@@ -79,8 +101,8 @@ TEST(Conv, EveryImplementationOfEveryPassMatchesLoops) {
         for (const std::string& name : Conv(shape.options)->Candidates(request, op)) {
           request.implementations.assign(3, "");
           request.implementations[static_cast<size_t>(op)] = name;
-          ExpectMatchesReference(shape, request, Describe(shape) + " forced " + name);
           LayerRun run(Conv(shape.options), request);
+          ExpectMatches(expected, run, Describe(shape) + " forced " + name);
           const CompiledLayer& compiled = run.compiled();
           const CompiledOp& forced =
               op == 0 ? compiled.forward[0] : compiled.backward[static_cast<size_t>(op) - 1];
@@ -92,9 +114,36 @@ TEST(Conv, EveryImplementationOfEveryPassMatchesLoops) {
 }
 
 TEST(Conv, GradientsMatchCentralDifferences) {
-  for (const size_t i : {2, 6, 8, 11}) {
+  for (const size_t i : {2, 6, 8, 11, 13}) {
     LayerRun run(Conv(kShapes[i].options), Request({kShapes[i].in}));
     ExpectGradientsMatch(run, {.most_checked = 40});
+  }
+}
+
+// Winograd by default where the tiles pay for the transform of the weights, and only there; its
+// rounding errors are held to the same bound as those of direct convolution.
+TEST(Conv, WinogradWhereItPaysAndAsExactAsDirect) {
+  const ConvOptions options{.in_channels = 64, .out_channels = 64, .kernel = 3, .padding = 1};
+  const auto names = [&](int64_t images, bool winograd) {
+    CompileRequest request = Request({{images, 64, 8, 8}});
+    request.winograd = winograd;
+    const CompiledLayer compiled = Conv(options)->Compile(request);
+    return std::vector{compiled.forward[0].kernel->implementation(),
+                       compiled.backward[0].kernel->implementation(),
+                       compiled.backward[1].kernel->implementation()};
+  };
+  if (CurrentIsa() == Isa::kBaseline) GTEST_SKIP() << "Winograd kernels need AVX2";
+  EXPECT_EQ(names(8, true), std::vector<std::string>(3, "parax:winograd"));
+  for (const auto& few : {names(1, true), names(8, false)})
+    for (const std::string& name : few) EXPECT_NE(name, "parax:winograd");
+
+  const Shape shape{options, {8, 64, 8, 8}};
+  const Expected expected = ReferenceOf(shape);
+  for (const bool winograd : {false, true}) {
+    CompileRequest request = Request({shape.in});
+    request.winograd = winograd;
+    LayerRun run(Conv(options), request);
+    ExpectMatches(expected, run, winograd ? "Winograd" : "direct", 2e-6);
   }
 }
 

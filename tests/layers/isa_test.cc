@@ -46,6 +46,29 @@ TEST(Isa, LayersGiveTheSameBitsAtAllLevels) {
   ExpectSameAtAllLevels(SoftmaxCrossEntropy({.classes = 37}), {{3, 37}});
 }
 
+TEST(Isa, WinogradGivesTheSameBitsAtAllLevels) {
+  const Dims dims = {2, 32, 13, 14};
+  CompileRequest request = Request({dims});
+  request.implementations.assign(3, "parax:winograd");
+  Values output, gradient, weight_gradient;
+  for (const Isa level : LevelsHere()) {
+    if (level == Isa::kBaseline) continue;
+    const IsaLimit limit(level);
+    LayerRun run(Conv({.in_channels = 32, .out_channels = 48, .kernel = 3, .padding = 1}), request);
+    ASSERT_EQ(run.Forward(), Outcome::kOk);
+    ASSERT_EQ(run.Backward(), Outcome::kOk);
+    if (output.empty()) {
+      output = run.output();
+      gradient = run.input_grad(0);
+      weight_gradient = run.param_grad(0);
+    }
+    const std::string what(Name(level));
+    ExpectSameBits(run.output(), output, "output, " + what);
+    ExpectSameBits(run.input_grad(0), gradient, "input gradient, " + what);
+    ExpectSameBits(run.param_grad(0), weight_gradient, "weight gradient, " + what);
+  }
+}
+
 // A loop with a product and a sum: fused multiply-add would change its bits.
 TEST(Isa, NoContraction) {
   const Values a = RandomValues(1000, 1), b = RandomValues(1000, 2), c = RandomValues(1000, 3);

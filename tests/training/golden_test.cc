@@ -49,8 +49,11 @@ double RelativeError(const std::vector<float>& found, const std::vector<float>& 
 }
 
 // Layouts are a choice of the plan: every test runs with both.
-class GoldenTest : public testing::TestWithParam<bool> {
+class GoldenTest : public testing::TestWithParam<std::tuple<bool, bool>> {
  protected:
+  static void UseKernels(TrainerOptions& options) {
+    std::tie(options.blocked, options.winograd) = GetParam();
+  }
   static bool Load(const std::string& weights, const std::string& golden, Golden& result) {
     const auto folder = DataFolder();
     if (!std::filesystem::exists(folder / golden)) return false;
@@ -70,7 +73,7 @@ TEST_P(GoldenTest, CifarResNet20) {
   const auto images = ChannelsLast(input.values, 16, 3, 32, 32);
   const auto labels = Labels(g.golden.at("label"));
   TrainerOptions options = GradientOptions(1, 16, 16, 16, 10);
-  options.blocked = GetParam();
+  UseKernels(options);
   options.eval_sizes = {16};
   Trainer trainer(graph, options);
   trainer.Load(StrictLoad(graph, g.weights, "resnet20"));
@@ -111,7 +114,7 @@ TEST_P(GoldenTest, BottleneckResNet) {
   const auto labels = Labels(g.golden.at("labels"));
   TrainerOptions options = GradientOptions(1, 6, 6, 6, 10);
   options.loss.label_smoothing = 0.1;
-  options.blocked = GetParam();
+  UseKernels(options);
   options.eval_sizes = {6};
   Trainer trainer(graph, options);
   trainer.Load(StrictLoad(graph, g.weights, "resnet_bottleneck"));
@@ -148,7 +151,7 @@ TEST_P(GoldenTest, InstancesAgreeWithFrozenNorm) {
   TensorMap one;
   for (const auto& [instances, micro] : {std::pair{1, 16}, {1, 5}, {2, 8}, {2, 3}, {3, 8}}) {
     TrainerOptions options = GradientOptions(instances, 16, 16, micro, 10);
-    options.blocked = GetParam();
+    UseKernels(options);
     Trainer trainer(graph, options);
     trainer.Load(StrictLoad(graph, g.weights, "resnet20"));
     FixedSource source(options.train, 3 * 32 * 32, images, labels);
@@ -162,9 +165,12 @@ TEST_P(GoldenTest, InstancesAgreeWithFrozenNorm) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, GoldenTest, testing::Bool(), [](const auto& instance) {
-  return instance.param ? "Blocked" : "ChannelsLast";
-});
+INSTANTIATE_TEST_SUITE_P(Kernels, GoldenTest, testing::Combine(testing::Bool(), testing::Bool()),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param) ? "Blocked"
+                                                                      : "ChannelsLast") +
+                                  (std::get<1>(test.param) ? "Winograd" : "Direct");
+                         });
 
 }  // namespace
 }  // namespace parax::test
