@@ -11,15 +11,20 @@ constexpr Clock::duration kForever = std::chrono::hours(24 * 365 * 10);
 
 Workers::Workers(std::vector<Seat> seats)
     : seats_(std::move(seats)), done_(seats_.size()), errors_(seats_.size()) {
-  for (size_t leaf = 0; leaf < seats_.size(); ++leaf) {
-    try {
+  try {
+    for (size_t leaf = 0; leaf < seats_.size(); ++leaf) {
       threads_.emplace_back([this, leaf] { Loop(static_cast<int>(leaf)); });
-    } catch (const std::system_error& error) {
-      Quit();
-      Fail("cannot start thread {} of {}: {}", leaf + 1, seats_.size(), error.what());
     }
+    Run([this](int leaf) {
+      if (!EnterSeat(seat(leaf))) bound_ = false;
+    });
+  } catch (const std::system_error& error) {
+    Quit();
+    Fail("cannot start thread {} of {}: {}", threads_.size() + 1, seats_.size(), error.what());
+  } catch (...) {
+    Quit();
+    throw;
   }
-  Run([](int) {});  // everybody is on its seat
 }
 
 Workers::~Workers() { Quit(); }
@@ -32,7 +37,6 @@ void Workers::Quit() {
 
 void Workers::Loop(int leaf) {
   const size_t index = static_cast<size_t>(leaf);
-  if (!EnterSeat(seats_[index])) bound_ = false;
   for (uint64_t job = 1;; ++job) {
     (void)posted_.Wait(job, never_, kForever, {"next job"});
     if (quit_) return;

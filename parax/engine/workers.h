@@ -15,6 +15,7 @@ namespace parax {
 // time, all together; each job is a call with the leaf's number.
 class Workers {
  public:
+  // Returns when everybody is on its seat; throws what kept one from it.
   explicit Workers(std::vector<Seat> seats);
   ~Workers();
   Workers(const Workers&) = delete;

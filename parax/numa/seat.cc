@@ -135,12 +135,22 @@ bool EnterSeat(const Seat& seat) {
   };
   const int k = std::max(1, static_cast<int>(seat.pus.size()));
   omp_set_dynamic(0);
+  omp_set_max_active_levels(1);  // OMP_MAX_ACTIVE_LEVELS=0 would leave one thread a team
   omp_set_num_threads(k);
   if (k == 1) return enter(0);  // no team is started: ThreadSanitizer does not understand libgomp's
-  std::atomic<int> entered{0};
+  std::atomic<int> team{0}, entered{0};
   // The team is this thread's own and stays alive between parallel regions of the same size.
 #pragma omp parallel num_threads(k)
-  if (enter(static_cast<size_t>(omp_get_thread_num()))) entered.fetch_add(1);
+  {
+    team.fetch_add(1);
+    if (enter(static_cast<size_t>(omp_get_thread_num()))) entered.fetch_add(1);
+  }
+  if (team.load() < k) {
+    FailUsage(
+        "OpenMP gives an instance {} of its {} threads: unset OMP_THREAD_LIMIT (now {}) or ask for "
+        "fewer cores per instance",
+        team.load(), k, omp_get_thread_limit());
+  }
   return entered.load() == k;
 }
 

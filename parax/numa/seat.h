@@ -37,8 +37,8 @@ bool BindThread(const std::vector<int>& pus);
 
 // Prepares the calling thread as an instance: binds it, sets flush-to-zero and denormals-are-zero,
 // and omp_set_num_threads(seat.pus.size()) with the OpenMP team bound and flushing likewise.
-// Returns false when binding was refused or the team came out smaller (OMP_THREAD_LIMIT);
-// everything else is done all the same.
+// Returns false when binding was refused; everything else is done all the same. Throws UsageError
+// when the team comes out smaller (OMP_THREAD_LIMIT): kernels made for a larger one would hang.
 bool EnterSeat(const Seat& seat);
 
 }  // namespace parax

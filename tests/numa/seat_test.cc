@@ -4,7 +4,9 @@
 #include <omp.h>
 #include <sched.h>
 
+#include <atomic>
 #include <bit>
+#include <cstdlib>
 #include <limits>
 #include <set>
 #include <thread>
@@ -210,6 +212,38 @@ TEST(EnterSeat, ARefusedBindingIsReportedButTheRestIsDone) {
     flushing = FlushesDenormals() ? 1 : 0;
     EXPECT_EQ(flushing, 2);
   }).join();
+}
+
+// Child processes, because OpenMP reads its variables when a program starts. Each exits with the
+// size of a two-core seat's team.
+TEST(EnterSeatDeathTest, TheTeamIsWholeOrRefused) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not see libgomp's synchronisation";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto enter = [] {
+    try {
+      EnterSeat({0, 0, {0, 1}, false});
+    } catch (const UsageError& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      std::exit(0);
+    }
+    std::atomic<int> team{0};
+#pragma omp parallel
+    team.fetch_add(1);
+    std::exit(team.load());
+  };
+  {
+    const ScopedEnv limit("OMP_THREAD_LIMIT", "1");
+    EXPECT_EXIT(enter(), ::testing::ExitedWithCode(0),
+                "gives an instance 1 of its 2 threads: unset OMP_THREAD_LIMIT \\(now 1\\)");
+  }
+  for (const auto& [name, value] :
+       {std::pair("OMP_MAX_ACTIVE_LEVELS", "0"), std::pair("OMP_DYNAMIC", "true"),
+        std::pair("OMP_NUM_THREADS", "1")}) {
+    const ScopedEnv variable(name, value);
+    EXPECT_EXIT(enter(), ::testing::ExitedWithCode(2), "") << name;
+  }
 }
 
 TEST(EnterSeat, SeatsOfADescribedMachineAreNotBound) {
