@@ -21,7 +21,7 @@ SampleDecoder::SampleDecoder(const Split& split, const PipelineOptions& options)
       seed_(options.seed),
       mark_broken_(options.mark_broken),
       image_floats_(Transform(options.transform).output_floats()),
-      broken_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(split.size()))) {}
+      reported_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(split.size()))) {}
 
 SampleDecoder::~SampleDecoder() {
   if (broken_count_ > kNamed) Warn("{} images in all could not be decoded", broken_count_.load());
@@ -40,11 +40,9 @@ int64_t SampleDecoder::Decode(int64_t sample, uint64_t epoch, Worker& worker, fl
   Fail("no image of the class of {} can be decoded", split_.Path(sample));
 }
 
-// Which sample stands in depends on the files only, so on no thread's timing: `broken_` spares
-// reading what is known, no more.
+// What a crop needs of a file damaged in its middle differs from epoch to epoch: so every one tries
+// again, lest an image depend on what was tried before it.
 bool SampleDecoder::TryDecode(int64_t sample, uint64_t epoch, Worker& worker, float* out) {
-  const auto index = static_cast<size_t>(sample);
-  if (broken_[index].load(std::memory_order_relaxed)) return false;
   std::string why;
   const std::span<const std::byte> file = files_.Read(sample, worker.buffer, why);
   if (why.empty()) {
@@ -52,7 +50,7 @@ bool SampleDecoder::TryDecode(int64_t sample, uint64_t epoch, Worker& worker, fl
     why = worker.transform.Run(file, random, worker.decoder, out);
   }
   if (why.empty()) return true;
-  if (!broken_[index].exchange(true, std::memory_order_relaxed)) Report(sample, why);
+  if (!reported_[static_cast<size_t>(sample)].exchange(true)) Report(sample, why);
   return false;
 }
 

@@ -28,7 +28,8 @@ class SampleDecoder {
   ~SampleDecoder();  // warns of broken files that were not named
 
   // Writes the image and returns the number of the sample it is of: another one, or a negative
-  // number, when the file is broken. Throws Error when too many are.
+  // number, when what the crop needs of the file is broken. The image depends on seed, epoch and
+  // sample only. Throws Error when too many files are broken.
   int64_t Decode(int64_t sample, uint64_t epoch, Worker& worker, float* out);
 
   int32_t label(int64_t sample) const { return split_.label(sample); }
@@ -45,7 +46,7 @@ class SampleDecoder {
   const uint64_t seed_;
   const bool mark_broken_;
   const int64_t image_floats_;
-  std::unique_ptr<std::atomic<bool>[]> broken_;  // a sample each: known to be broken
+  std::unique_ptr<std::atomic<bool>[]> reported_;  // a sample each: counted as broken
   std::atomic<int64_t> broken_count_{0};
 };
 
