@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <set>
 
 #include "parax/base/error.h"
@@ -150,8 +149,7 @@ Outcome Trainer::RunIteration(int leaf, uint64_t iteration, InputSource& input) 
     if (outcome == Outcome::kNotFinite && !total.finite) {
       // The run ends here, so allocating is allowed: look for the layer, then stop everybody. The
       // first leaf to get here writes the message; nobody else reads it before all leaves are done.
-      static std::mutex mutex;
-      const std::lock_guard lock(mutex);
+      const std::lock_guard lock(failure_mutex_);
       if (failure_.empty()) {
         failure_ = fmt::format(
             "the loss is not finite at step {}; first layer whose output is not "

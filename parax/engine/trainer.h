@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -117,7 +118,8 @@ class Trainer {
   uint64_t iteration_ = 0;
   Sequence granted_;                 // leaves may run iterations up to this
   std::atomic<uint64_t> end_at_{0};  // and none beyond this
-  std::string failure_;              // written by the leaf whose loss was not finite
+  std::mutex failure_mutex_;
+  std::string failure_;  // written by the first leaf whose loss was not finite
 };
 
 // Every micro-batch size that a plan's iterations hold, largest first.
