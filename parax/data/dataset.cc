@@ -71,16 +71,33 @@ class Builder {
   Builder(const fs::path& root, const Index& index, Dataset& out)
       : root_(root), index_(index), out_(out) {}
 
-  // Sorted names of the classes with at least one good image in train/; the others are noted.
+  // Sorted names of the classes with images in train/; the others are noted. Throws where not one
+  // of a class's images is good: another set of classes would be learnt than was meant.
   std::vector<std::string> TrainClasses(const std::string& top) const {
-    std::map<std::string, int64_t, std::less<>> counts;
+    struct Files {
+      int64_t good = 0;
+      std::string bad;  // the first one and its reason
+    };
+    std::map<std::string, Files, std::less<>> classes;
     for (const FolderRecord& folder : index_) {
       if (!Below(folder, top)) continue;
-      counts[std::string(ClassOf(folder.path, top))] +=
-          std::count_if(folder.files.begin(), folder.files.end(), IsGood);
+      Files& files = classes[std::string(ClassOf(folder.path, top))];
+      for (const FileRecord& file : folder.files) {
+        if (IsGood(file)) ++files.good;
+        if (!IsGood(file) && files.bad.empty()) {
+          files.bad = fmt::format("{} {}", (root_ / folder.path / folder.name(file)).string(),
+                                  Reason(file.status));
+        }
+      }
     }
     std::vector<std::string> names, without;
-    for (const auto& [name, count] : counts) (count > 0 ? names : without).push_back(name);
+    for (const auto& [name, files] : classes) {
+      if (files.good == 0 && !files.bad.empty()) {
+        Fail("no image of class {} can be read ({}): mend or remove the folder",
+             (root_ / top / name).string(), files.bad);
+      }
+      (files.good > 0 ? names : without).push_back(name);
+    }
     if (!without.empty()) {
       out_.warnings.push_back(
           fmt::format("folders without images make no class: {}", fmt::join(without, ", ")));
@@ -101,7 +118,7 @@ class Builder {
       const auto label = labels.find(ClassOf(folder.path, top));
       if (label != labels.end()) {
         folders.emplace_back(label->second, &folder);
-      } else if (std::any_of(folder.files.begin(), folder.files.end(), IsGood)) {
+      } else if (!folder.files.empty()) {
         FailUnknown(ClassOf(folder.path, top), top);
       }
     }
@@ -260,8 +277,9 @@ Dataset OpenDataset(const fs::path& root, const DatasetOptions& options) {
   if (options.val_split && !(*options.val_split >= 0 && *options.val_split <= 1)) {
     FailUsage("a validation share of {} cannot be: it lies between 0 and 1", *options.val_split);
   }
-  if (!fs::is_directory(root)) {
-    Fail("{} is not a folder{}", root.string(), fs::exists(root) ? "" : ": it does not exist");
+  std::error_code error;
+  if (!fs::is_directory(root, error)) {
+    Fail("{} is not a folder{}", root.string(), error ? ": " + error.message() : "");
   }
   const Layout layout = FindLayout(root, FolderNames(root));
   if (layout.train.empty() && !layout.flat && !fixed) {
@@ -288,7 +306,15 @@ Dataset OpenDataset(const fs::path& root, const DatasetOptions& options) {
          root.string());
   }
   if (has_train) data.train = builder.Take(layout.train);
+  const size_t broken = data.broken.size();
   if (use_val) data.val = builder.Take(layout.val);
+  if (use_val && data.val.empty() && !fixed) {
+    Fail("{} holds no image that can be read{}: mend it, or remove it to hold out some of train/",
+         (root / layout.val).string(),
+         data.broken.size() > broken
+             ? fmt::format(" ({} {})", data.broken[broken].path, data.broken[broken].reason)
+             : " in a class folder");
+  }
   if (!layout.test.empty()) data.test = builder.Take(layout.test);
   ReportBroken(data, options.strict);
 
@@ -303,7 +329,10 @@ Dataset OpenDataset(const fs::path& root, const DatasetOptions& options) {
   if (!use_val && !layout.val.empty()) {
     data.notes.push_back(fmt::format("{}/ is not used: a validation share was given", layout.val));
   }
-  if (!layout.test.empty()) {
+  if (!layout.test.empty() && data.test.empty()) {
+    data.warnings.push_back(fmt::format(
+        "{}/ is not used: it holds no image that can be read in a class folder", layout.test));
+  } else if (!layout.test.empty()) {
     data.notes.push_back(
         fmt::format("{}/ is evaluated at the end only; it has no part in choosing the best epoch",
                     layout.test));

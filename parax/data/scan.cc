@@ -1,9 +1,13 @@
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -45,11 +49,13 @@ void ReadFolder(const fs::path& path, FolderRecord& folder) {
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     std::string name = it->path().filename().string();
     if (name.starts_with('.')) continue;
-    std::error_code ignored;
-    if (it->is_directory(ignored)) {
+    std::error_code unknown;
+    if (it->is_directory(unknown)) {
       folder.folders.push_back(std::move(name));
     } else if (IsImageName(name)) {
       names.push_back(std::move(name));
+    } else if (unknown) {  // a link to a folder of images, perhaps
+      Fail("cannot read {}: {}", it->path().string(), unknown.message());
     } else {
       ++folder.other_files;
     }
@@ -71,7 +77,11 @@ void ListTree(Walk& walk, std::string relative, std::vector<FolderId>& above, In
               std::vector<bool>& reused) {
   const fs::path path = walk.root / relative;
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) Fail("cannot read folder {}", path.string());
+  // A known folder is not read again, so that it can be is asked here.
+  if (stat(path.c_str(), &info) != 0 ||
+      faccessat(AT_FDCWD, path.c_str(), R_OK | X_OK, AT_EACCESS) != 0) {
+    Fail("cannot read folder {}: {}", path.string(), std::strerror(errno));
+  }
   const FolderId id{info.st_dev, info.st_ino};
   if (std::find(above.begin(), above.end(), id) != above.end()) {
     walk.Note(fmt::format("{} leads back to a folder that holds it: left out", path.string()));

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -150,6 +151,76 @@ TEST(DatasetTest, BrokenFilesAreNamedCountedAndLeftOut) {
   EXPECT_TRUE(Says(data.warnings, "text.jpg is neither JPEG nor PNG"));
   EXPECT_TRUE(Paths(data.train).contains((folder / "train/a/Blüte – 花.jpg").string()));
   EXPECT_NE(ErrorOf(folder, {.strict = true}).find("3 broken images"), std::string::npos);
+}
+
+TEST(DatasetTest, AClassWhoseImagesAreAllBrokenIsAnError) {
+  const TemporaryFolder folder;
+  Fill(folder, "train/a", 3);
+  Fill(folder, "val/b", 1);
+  folder.Write("train/b/deep/1.jpg", "");
+  fs::create_symlink("gone", folder / "train/b/deep/2.jpg");
+  const std::string error = ErrorOf(folder);
+  EXPECT_NE(error.find((folder / "train/b").string() + " can be read"), std::string::npos) << error;
+  EXPECT_NE(error.find("train/b/deep/1.jpg is empty"), std::string::npos) << error;
+  // Broken or not, what is no class of training is no class.
+  fs::remove_all(folder / "train/b");
+  folder.Write("val/b/000.jpg", "");
+  EXPECT_NE(ErrorOf(folder).find("val/b is a class that"), std::string::npos);
+}
+
+TEST(DatasetTest, AValFolderWithoutAReadableImageIsAnError) {
+  for (const char* name : {"val/a/1.jpg", "val/a/1.txt", "val/1.jpg"}) {
+    const TemporaryFolder folder;
+    Fill(folder, "train/a", 10);
+    folder.Write(name, "");
+    EXPECT_NE(ErrorOf(folder).find((folder / "val").string() + " holds no image"),
+              std::string::npos)
+        << name << ": " << ErrorOf(folder);
+    EXPECT_EQ(Open(folder, {.val_split = 0.2}).val.size(), 2);
+  }
+  const TemporaryFolder folder;  // pictures without classes, as competitions give them
+  Fill(folder, "train/a", 10);
+  Fill(folder, "test", 2);
+  EXPECT_TRUE(Says(Open(folder).warnings, "test/ is not used"));
+}
+
+// No mode keeps root out, so another user looks.
+std::string ErrorOfAnotherUser(const TemporaryFolder& folder) {
+  const bool root = geteuid() == 0;
+  EXPECT_EQ(root ? seteuid(65534) : 0, 0);
+  std::string error;
+  try {
+    (void)OpenDataset(folder.path());
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  EXPECT_EQ(root ? seteuid(0) : 0, 0);
+  return error;
+}
+
+TEST(DatasetTest, AFolderThatCannotBeReadIsNamedAlsoWhenItIsKnown) {
+  const TemporaryFolder folder;
+  for (const char* name : {"train/cat", "train/dog/inner", "val/cat", "val/dog"}) {
+    Fill(folder, name, 3);
+  }
+  folder.Settle();
+  fs::permissions(folder.path(), fs::perms(0755));
+  for (const bool known : {false, true}) {
+    if (known) (void)OpenDataset(folder.path());  // writes the index
+    for (const char* name : {"train", "train/dog", "train/dog/inner", "val", "val/dog"}) {
+      for (const int mode : {0, 0444, 0111}) {
+        fs::permissions(folder / name, fs::perms(mode));
+        const std::string error = ErrorOfAnotherUser(folder);
+        fs::permissions(folder / name, fs::perms(0755));
+        EXPECT_TRUE(error.starts_with("cannot read folder " + (folder / name).string()) &&
+                    error.ends_with("Permission denied"))
+            << name << ": " << error;
+      }
+    }
+  }
+  fs::create_directory_symlink(folder / "gone", folder / "train/cow");
+  EXPECT_NE(ErrorOf(folder).find("cannot read " + (folder / "train/cow").string()),
+            std::string::npos);
 }
 
 TEST(DatasetTest, CopiesAreCounted) {
