@@ -1,7 +1,3 @@
-#include <strings.h>
-
-#include <cstdlib>
-
 #include "parax/gradserver/kernels_internal.h"
 
 namespace parax {
@@ -19,7 +15,7 @@ namespace avx2 {
 #pragma GCC pop_options
 
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,prefer-vector-width=512")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
 namespace avx512 {
 #include "parax/gradserver/kernels.inc"
 }
@@ -40,38 +36,13 @@ Kernels::Update Kernels::update(const OptimizerOptions& options) const {
   return nullptr;
 }
 
-bool Supports(IsaLevel level) {
+const Kernels& KernelsAt(Isa level) {
   switch (level) {
-    case IsaLevel::kAvx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512dq");
-    case IsaLevel::kAvx2:
-      return __builtin_cpu_supports("avx2");
-    case IsaLevel::kBaseline:
-      return true;
-  }
-  return false;
-}
-
-IsaLevel DetectIsaLevel() {
-  IsaLevel most = IsaLevel::kAvx512;
-  if (const char* cap = std::getenv("ONEDNN_MAX_CPU_ISA")) {
-    if (strcasecmp(cap, "SSE41") == 0 || strcasecmp(cap, "AVX") == 0) most = IsaLevel::kBaseline;
-    if (strncasecmp(cap, "AVX2", 4) == 0) most = IsaLevel::kAvx2;
-  }
-  for (const IsaLevel level : {IsaLevel::kAvx512, IsaLevel::kAvx2}) {
-    if (level <= most && Supports(level)) return level;
-  }
-  return IsaLevel::kBaseline;
-}
-
-const Kernels& KernelsAt(IsaLevel level) {
-  switch (level) {
-    case IsaLevel::kAvx512:
+    case Isa::kAvx512:
       return avx512::kKernels;
-    case IsaLevel::kAvx2:
+    case Isa::kAvx2:
       return avx2::kKernels;
-    case IsaLevel::kBaseline:
+    case Isa::kBaseline:
       break;
   }
   return baseline::kKernels;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "parax/base/isa.h"
 #include "parax/gradserver/optimizer.h"
 
 namespace parax {
@@ -33,11 +34,6 @@ struct Kernels {
   Update update(const OptimizerOptions& options) const;
 };
 
-enum class IsaLevel { kBaseline, kAvx2, kAvx512 };
-
-bool Supports(IsaLevel level);
-// The best level of this CPU, no better than environment variable ONEDNN_MAX_CPU_ISA allows.
-IsaLevel DetectIsaLevel();
-const Kernels& KernelsAt(IsaLevel level);
+const Kernels& KernelsAt(Isa level);
 
 }  // namespace parax

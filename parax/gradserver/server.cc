@@ -41,7 +41,7 @@ GradientServer::Impl::Impl(ServerOptions server_options, StopFlag& stop_flag)
     : options(Checked(std::move(server_options))),
       stop(stop_flag),
       layout(options),
-      kernels(KernelsAt(DetectIsaLevel())),
+      kernels(KernelsAt(CurrentIsa())),
       update(kernels.update(options.optimizer)),
       lars(options.optimizer.kind == OptimizerKind::kLars),
       commit(options.policy == UpdatePolicy::kCommit),

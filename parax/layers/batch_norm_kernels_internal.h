@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "parax/layers/isa.h"
+#include "parax/base/isa.h"
 
 // Batch normalisation over rows of channels, for channels-last and channel-blocked activations.
 namespace parax {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "parax/base/error.h"
-#include "parax/layers/isa.h"
+#include "parax/base/isa.h"
 #include "parax/layers/layer.h"
 
 // Kernels of our own, made from plain functions.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "parax/layers/isa.h"
+#include "parax/base/isa.h"
 #include "tests/layers/harness.h"
 
 namespace parax::testing {

@@ -19,7 +19,7 @@ enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512 };  // kBaseline: x86-64, t
 
 std::string_view Name(Isa isa);
 
-// What new kernels of ours are to use: as much as oneDNN uses, so ONEDNN_MAX_CPU_ISA is obeyed.
+// What new kernels of ours are to use: as much as oneDNN uses, which obeys ONEDNN_MAX_CPU_ISA.
 Isa CurrentIsa();
 
 // While it lives, kernels are made for at most this level (tests compare the levels).
