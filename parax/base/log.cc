@@ -3,6 +3,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "parax/base/text.h"
+
 namespace parax {
 namespace {
 
@@ -19,7 +21,8 @@ spdlog::logger& Logger() {
 
 void SetQuiet(bool quiet) { Logger().set_level(quiet ? spdlog::level::warn : spdlog::level::info); }
 
-void LogLine(LogLevel level, std::string_view line) {
+void LogLine(LogLevel level, std::string_view raw) {
+  const std::string line = Printable(raw);
   switch (level) {
     case LogLevel::kInfo:
       return Logger().info("{}", line);

@@ -11,6 +11,7 @@ namespace parax {
 enum class LogLevel { kInfo, kWarning, kError };
 
 void SetQuiet(bool quiet);  // keep warnings and errors only
+// Always one line: line ends and escape codes in it are shown (Printable).
 void LogLine(LogLevel level, std::string_view line);
 
 template <typename... Args>

@@ -24,6 +24,26 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// Bytes of the character that `text` begins with; 0 when that is not UTF-8.
+size_t FirstCharacter(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t length = lead < 0x80   ? 1
+                        : lead < 0xC2 ? 0
+                        : lead < 0xE0 ? 2
+                        : lead < 0xF0 ? 3
+                        : lead < 0xF5 ? 4
+                                      : 0;
+  if (length == 0 || length > text.size()) return 0;
+  uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
+  for (size_t k = 1; k < length; ++k) {
+    const auto byte = static_cast<unsigned char>(text[k]);
+    if ((byte & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte & 0x3Fu);
+  }
+  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  return overlong || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ? 0 : length;
+}
+
 }  // namespace
 
 std::string HumanBytes(double bytes) {
@@ -45,26 +65,34 @@ std::string HumanTime(double seconds) {
 }
 
 bool IsUtf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t length = lead < 0x80   ? 1
-                          : lead < 0xC2 ? 0
-                          : lead < 0xE0 ? 2
-                          : lead < 0xF0 ? 3
-                          : lead < 0xF5 ? 4
-                                        : 0;
-    if (length == 0 || length > text.size() - i) return false;
-    uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
-    for (size_t k = 1; k < length; ++k) {
-      const auto byte = static_cast<unsigned char>(text[i + k]);
-      if ((byte & 0xC0) != 0x80) return false;
-      code = code << 6 | (byte & 0x3Fu);
-    }
-    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (overlong || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
-    i += length;
+  while (!text.empty()) {
+    const size_t length = FirstCharacter(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
   }
   return true;
+}
+
+std::string Printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t length = FirstCharacter(text);
+    const auto lead = static_cast<unsigned char>(text[0]);
+    // Two bytes of the C1 controls: U+009B begins an escape code too.
+    const bool control = (length == 1 && (lead < 0x20 || lead == 0x7F)) ||
+                         (lead == 0xC2 && length == 2 && (text[1] & 0xE0) == 0x80);
+    if (length > 0 && !control) {
+      result += text.substr(0, length);
+    } else if (lead == '\n' || lead == '\t') {
+      result += lead == '\n' ? "\\n" : "\\t";
+    } else {
+      for (const char c : text.substr(0, std::max<size_t>(length, 1))) {
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      }
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return result;
 }
 
 std::string Nearest(std::string_view word, std::span<const std::string> candidates) {

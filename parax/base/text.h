@@ -13,6 +13,9 @@ std::string HumanBytes(double bytes);
 std::string HumanTime(double seconds);
 // Whether the bytes are UTF-8 (RFC 3629): JSON and reports can hold nothing else.
 bool IsUtf8(std::string_view text);
+// The text on one line that no terminal obeys: what a file or folder is called may hold line ends
+// and escape codes. Control characters and bytes that are not UTF-8 become \n, \t, \x1b ...
+std::string Printable(std::string_view text);
 // The candidate with the least edit distance to `word`, or "" when none is near (for "did you
 // mean").
 std::string Nearest(std::string_view word, std::span<const std::string> candidates);

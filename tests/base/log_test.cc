@@ -16,6 +16,13 @@ TEST(Log, GoesToStandardErrorOnly) {
   EXPECT_NE(err.find("warning: slow disk"), std::string::npos) << err;
 }
 
+TEST(Log, WritesOneLineThatNoTerminalObeys) {
+  testing::internal::CaptureStderr();
+  Warn("{} is no class", "evil\nerror: \x1B[2J");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: evil\\nerror: \\x1b[2J is no class\n");
+}
+
 TEST(Log, QuietKeepsWarnings) {
   SetQuiet(true);
   testing::internal::CaptureStderr();

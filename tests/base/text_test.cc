@@ -50,6 +50,18 @@ TEST(IsUtf8, AcceptsTextAndRefusesOtherBytes) {
   }
 }
 
+TEST(Printable, ShowsWhatATerminalWouldObey) {
+  for (const char* text :
+       {"", "plain \\n", "red caf\xC3\xA9", "\xE2\x82\xAC", "\xC2\xA0", "\xC3\x80"}) {
+    EXPECT_EQ(Printable(text), text);
+  }
+  EXPECT_EQ(Printable("a\nb\tc\r"), "a\\nb\\tc\\x0d");
+  EXPECT_EQ(Printable("\x1B[31mred\x7F"), "\\x1b[31mred\\x7f");
+  EXPECT_EQ(Printable("\xC2\x9B\x31mred"), "\\xc2\\x9b1mred");  // the one-character escape
+  EXPECT_EQ(Printable("caf\xE9\xC3"), "caf\\xe9\\xc3");
+  EXPECT_EQ(Printable(std::string_view("\0", 1)), "\\x00");
+}
+
 TEST(Nearest, FarWordsHaveNone) {
   const std::vector<std::string> flags = {"learning-rate", "batch-size"};
   EXPECT_EQ(Nearest("momentum", flags), "");
