@@ -82,19 +82,16 @@ int RunEval(const Options& options) {
   const double rate = static_cast<double>(total.count) / seconds;
   const auto confusion = ConfusionMatrix(report, model.config.classes.size());
   if (options.json) {
-    const nlohmann::ordered_json json = {{"images", total.count},
-                                         {"accuracy", Ratio(total.correct1, total.count)},
-                                         {"top5", Ratio(total.correct5, total.count)},
-                                         {"loss", total.loss_sum / total.weight_sum},
-                                         {"images_per_s", rate},
-                                         {"classes", model.config.classes},
+    const nlohmann::ordered_json json = {{"images", total.count}, {"accuracy", total.accuracy()},
+                                         {"top5", total.top5()},  {"loss", total.mean_loss()},
+                                         {"images_per_s", rate},  {"classes", model.config.classes},
                                          {"confusion", confusion}};
     fmt::print("{}\n", json.dump());
     return 0;
   }
   fmt::print("{} images of {}: top-1 {:.2f} %, top-5 {:.2f} %, loss {:.4f} ({:.1f} images/s)\n",
-             total.count, options.split, 100 * Ratio(total.correct1, total.count),
-             100 * Ratio(total.correct5, total.count), total.loss_sum / total.weight_sum, rate);
+             total.count, options.split, 100 * total.accuracy(), 100 * total.top5(),
+             total.mean_loss(), rate);
   if (model.config.classes.size() <= kMostPrintedClasses) {
     PrintConfusion(confusion, model.config.classes);
   }

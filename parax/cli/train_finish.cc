@@ -46,10 +46,6 @@ std::string FileSha256(const std::filesystem::path& path) {
 
 std::string Percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
 
-double Top1(const LossResult& r) {
-  return static_cast<double>(r.correct1) / static_cast<double>(std::max<int64_t>(1, r.count));
-}
-
 }  // namespace
 
 void TrainRun::WriteFinalReport() const {
@@ -66,7 +62,7 @@ void TrainRun::WriteFinalReport() const {
                      {"training time", HumanTime(state_.seconds)},
                      {"images/s", fmt::format("{:.1f}", progress_->ImagesPerSecond())}};
   if (evaluated_ > 0) {
-    content.summary.emplace_back("validation accuracy", Percent(Top1(last_eval_.total)));
+    content.summary.emplace_back("validation accuracy", Percent(last_eval_.total.accuracy()));
     content.confusion = ConfusionMatrix(last_eval_, setup_.config.classes.size());
     content.mistakes = WorstMistakes(last_eval_, setup_.selection());
   }
@@ -98,8 +94,8 @@ int TrainRun::Finish(bool interrupted) {
                                     {"images_per_s", progress_->ImagesPerSecond()},
                                     {"checkpoint", saved_ > 0 ? checkpoint.string() : ""}};
   if (evaluated_ > 0) {
-    summary["val_accuracy"] = Top1(last_eval_.total);
-    summary["val_loss"] = last_eval_.total.loss_sum / last_eval_.total.weight_sum;
+    summary["val_accuracy"] = last_eval_.total.accuracy();
+    summary["val_loss"] = last_eval_.total.mean_loss();
   }
   if (state_.best) {
     summary["best"] = {{"metric", state_.best->metric},
@@ -112,8 +108,8 @@ int TrainRun::Finish(bool interrupted) {
     const EvalReport eval = trainer_->Evaluate(
         EvalBatches(test.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
         *input, setup_.trainer.ema_decay > 0);
-    summary["test_accuracy"] = Top1(eval.total);
-    Info("test accuracy {} ({} images, weights of the last step)", Percent(Top1(eval.total)),
+    summary["test_accuracy"] = eval.total.accuracy();
+    Info("test accuracy {} ({} images, weights of the last step)", Percent(eval.total.accuracy()),
          test.size());
   }
   if (saved_ > 0 && !save_failed_) {
@@ -130,7 +126,7 @@ int TrainRun::Finish(bool interrupted) {
                  state_.evaluations_without_better, state_.best ? state_.best->step : 0);
     }
     if (evaluated_ > 0) {
-      fmt::print("validation accuracy {} at step {}\n", Percent(Top1(last_eval_.total)),
+      fmt::print("validation accuracy {} at step {}\n", Percent(last_eval_.total.accuracy()),
                  evaluated_);
     }
     if (summary.contains("test_accuracy")) {

@@ -36,12 +36,6 @@ double Seconds(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
 }
 
-double Accuracy(const LossResult& r) {
-  return r.count == 0 ? 0 : static_cast<double>(r.correct1) / static_cast<double>(r.count);
-}
-
-double MeanLoss(const LossResult& r) { return r.weight_sum == 0 ? 0 : r.loss_sum / r.weight_sum; }
-
 }  // namespace
 
 void CatchStopSignals() {
@@ -197,10 +191,10 @@ void TrainRun::TakeStep(const StepReport& report) {
   MetricPoint point;
   point.step = report.iteration;
   point.epoch = static_cast<double>(report.iteration) / static_cast<double>(setup_.steps_per_epoch);
-  point.loss = MeanLoss(report.loss);
+  point.loss = report.loss.mean_loss();
   point.lr = report.learning_rate;
-  progress_->Step(report.iteration, point.loss, Accuracy(report.loss), report.loss.count);
-  point.extra["accuracy"] = Accuracy(report.loss);
+  progress_->Step(report.iteration, point.loss, report.loss.accuracy(), report.loss.count);
+  point.extra["accuracy"] = report.loss.accuracy();
   point.extra["images_per_s"] = progress_->ImagesPerSecond();
   if (setup_.trainer.policy == UpdatePolicy::kCommit) {
     point.extra["gradient_norm"] = report.gradient_norm;
@@ -229,12 +223,11 @@ void TrainRun::Evaluate() {
   RunEvaluation();
   const LossResult& total = last_eval_.total;
   if (point_) {
-    point_->extra["val_loss"] = MeanLoss(total);
-    point_->extra["val_accuracy"] = Accuracy(total);
-    point_->extra["val_top5"] =
-        static_cast<double>(total.correct5) / static_cast<double>(total.count);
+    point_->extra["val_loss"] = total.mean_loss();
+    point_->extra["val_accuracy"] = total.accuracy();
+    point_->extra["val_top5"] = total.top5();
   }
-  const double value = setup_.options.best_metric == "loss" ? MeanLoss(total) : Accuracy(total);
+  const double value = setup_.options.best_metric == "loss" ? total.mean_loss() : total.accuracy();
   improved_ = IsBetter(value);
   if (improved_) {
     state_.best = BestRecord{static_cast<int64_t>(evaluated_), setup_.options.best_metric, value};
@@ -245,7 +238,7 @@ void TrainRun::Evaluate() {
   progress_->Clear();
   Info("step {} (epoch {:.2f}): validation accuracy {:.2f} %, loss {:.4f}{}", evaluated_,
        static_cast<double>(evaluated_) / static_cast<double>(setup_.steps_per_epoch),
-       100 * Accuracy(total), MeanLoss(total), improved_ ? " (best so far)" : "");
+       100 * total.accuracy(), total.mean_loss(), improved_ ? " (best so far)" : "");
 }
 
 std::filesystem::path TrainRun::NewestCheckpoint() const {

@@ -121,6 +121,11 @@ struct LossResult {
   int64_t count = 0;
   bool finite = true;
 
+  // Means; 0 over no images.
+  double mean_loss() const { return weight_sum == 0 ? 0 : loss_sum / weight_sum; }
+  double accuracy() const { return Share(correct1); }
+  double top5() const { return Share(correct5); }
+
   LossResult& operator+=(const LossResult& part) {
     loss_sum += part.loss_sum;
     weight_sum += part.weight_sum;
@@ -129,6 +134,11 @@ struct LossResult {
     count += part.count;
     finite &= part.finite;
     return *this;
+  }
+
+ private:
+  double Share(int64_t part) const {
+    return count == 0 ? 0 : static_cast<double>(part) / static_cast<double>(count);
   }
 };
 

@@ -247,5 +247,16 @@ TEST(Loss, RefusesImpossibleOptions) {
   EXPECT_THROW((void)SoftmaxCrossEntropy({.classes = 3})->OutputDims({{2, 4}}), Error);
 }
 
+TEST(LossResult, HasMeans) {
+  LossResult result;
+  EXPECT_EQ(result.mean_loss(), 0);
+  EXPECT_EQ(result.accuracy(), 0);
+  EXPECT_EQ(result.top5(), 0);
+  result += {.loss_sum = 3, .weight_sum = 1.5, .correct1 = 1, .correct5 = 3, .count = 4};
+  EXPECT_EQ(result.mean_loss(), 2);
+  EXPECT_EQ(result.accuracy(), 0.25);
+  EXPECT_EQ(result.top5(), 0.75);
+}
+
 }  // namespace
 }  // namespace parax::testing
