@@ -33,6 +33,14 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
+struct stat CheckRegular(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    Fail("{} is not a regular file", path.string());
+  }
+  return info;
+}
+
 void WriteAll(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) {
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
@@ -45,7 +53,8 @@ void WriteAll(int fd, std::span<const std::byte> bytes, const std::filesystem::p
 }  // namespace
 
 std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {
-  const FileDescriptor file(path, O_RDONLY);
+  const FileDescriptor file(path, O_RDONLY | O_NONBLOCK);  // of a pipe nobody may be at the end
+  CheckRegular(file, path);
   std::string content;
   char buffer[1 << 16];
   for (;;) {
@@ -59,11 +68,8 @@ std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const FileDescriptor file(path, O_RDONLY);
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
-    Fail("{} is not a regular file", path.string());
-  }
+  const FileDescriptor file(path, O_RDONLY | O_NONBLOCK);
+  const struct stat info = CheckRegular(file, path);
   size_ = static_cast<size_t>(info.st_size);
   if (size_ == 0) return;
   void* data = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);

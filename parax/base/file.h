@@ -9,8 +9,8 @@
 
 namespace parax {
 
-// The whole file. Throws Error naming the path when it cannot be read or is larger than
-// `max_bytes`.
+// The whole of a regular file. Throws Error naming the path when it cannot be read, is none (a
+// device may never end) or is larger than `max_bytes`.
 std::string ReadFile(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 32);
 
 // A file mapped read-only for as long as the object lives.

@@ -23,6 +23,8 @@ namespace {
 // Log points of a long run are thinned to about this many.
 constexpr uint64_t kMostLogPoints = 20000;
 
+constexpr size_t kMostPlanBytes = size_t{64} << 20;
+
 std::atomic<int> stop_signals{0};
 
 void OnStopSignal(int signal) {
@@ -93,7 +95,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   const Options& o = setup_.options;
   if (resume) setup_.trainer.plan = PlanRecord::FromJson(resume->content.plan_json, "plan.json");
   if (!o.plan.empty()) {
-    setup_.trainer.plan = PlanRecord::FromJson(ReadFile(o.plan), o.plan.string());
+    setup_.trainer.plan = PlanRecord::FromJson(ReadFile(o.plan, kMostPlanBytes), o.plan.string());
   }
   const std::string wanted_hash =
       setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <fstream>
@@ -147,6 +148,18 @@ TEST_F(FileTest, ErrorsNameThePath) {
   }
   EXPECT_NE(MessageOf([&] { MappedFile file(folder_); }).find("not a regular file"),
             std::string::npos);
+}
+
+// What never ends, or does not begin until somebody writes.
+TEST_F(FileTest, ReadsRegularFilesOnly) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const fs::path& path : {fs::path("/dev/zero"), pipe, fs::path(folder_)}) {
+    for (const std::string& message :
+         {MessageOf([&] { ReadFile(path); }), MessageOf([&] { MappedFile file(path); })}) {
+      EXPECT_EQ(message, path.string() + " is not a regular file");
+    }
+  }
 }
 
 TEST_F(FileTest, ReadFileRefusesMoreThanAllowed) {

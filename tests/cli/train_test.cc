@@ -103,6 +103,8 @@ TEST(Train, RefusesInOneLine) {
   refused({"--data", "data/train/blue"}, 1, "data/train/blue");
   refused({"--out", "file/run"}, 1, "can't create the output folder file/run");
   refused({"--config", "nowhere.toml"}, 1, "nowhere.toml");
+  refused({"--config", "/dev/zero"}, 1, "/dev/zero is not a regular file");
+  refused({"--plan", "/dev/zero"}, 1, "/dev/zero is not a regular file");
   refused({"--resume"}, 2, "--resume needs --out");
   refused({"--class-weights", "1,2,3"}, 2, "3 numbers for 2 classes");
   refused({"--warmup", "5m"}, 2, "--warmup can't be a time");
