@@ -6,6 +6,7 @@
 #include "parax/base/error.h"
 #include "parax/base/log.h"
 #include "parax/cli/commands.h"
+#include "parax/cli/signals.h"
 
 namespace {
 
@@ -16,6 +17,7 @@ int Run(int argc, char** argv) {
   CheckValues(*options);
   if (options->parse_only) return 0;
   // `parax predict ... | head` ends quietly; training outlives whoever reads its log.
+  ExitOnStopSignals();
   signal(SIGPIPE, options->command == "train" ? SIG_IGN : SIG_DFL);
   return RunCommand(*options);
 }

@@ -10,6 +10,7 @@
 #include "parax/base/error.h"
 #include "parax/base/file.h"
 #include "parax/base/log.h"
+#include "parax/cli/signals.h"
 #include "parax/cli/train_run.h"
 
 namespace parax {
@@ -23,6 +24,16 @@ void CheckWritable(const std::filesystem::path& out) {
   if (access(out.c_str(), W_OK | X_OK) != 0) {
     Fail("can't write to the output folder {}: {}", out.string(), std::strerror(errno));
   }
+}
+
+// The run folder and its lock when this run made them: of a run that does not come to its first
+// step nothing stays.
+std::string made_folder, made_lock;
+
+void RemoveMadeFolder() {  // a signal handler calls it too
+  if (made_folder.empty()) return;
+  unlink(made_lock.c_str());
+  rmdir(made_folder.c_str());  // does nothing once it holds anything
 }
 
 std::filesystem::path DefaultOut(const std::string& model) {
@@ -52,11 +63,23 @@ int RunTrain(const Options& given) {
   }
   std::optional<ResumePoint> resume = FindResumePoint(options);
   TrainSetup setup = ResolveTraining(resume ? resume->options : options);
+  const std::filesystem::path lock_path = options.out / ".lock";
+  const bool is_new = !std::filesystem::exists(options.out);
   CheckWritable(options.out);
-  const FileLock lock(options.out / ".lock", options.out.string());
-  CatchStopSignals();
-  TrainRun run(std::move(setup), std::move(resume));
-  return run.Run();
+  const FileLock lock(lock_path, options.out.string());
+  if (is_new) {
+    made_lock = lock_path;
+    made_folder = options.out;
+    ExitOnStopSignals(RemoveMadeFolder);
+  }
+  std::optional<TrainRun> run;
+  try {
+    run.emplace(std::move(setup), std::move(resume));
+  } catch (...) {
+    RemoveMadeFolder();
+    throw;
+  }
+  return run->Run();
 }
 
 }  // namespace parax

@@ -77,8 +77,19 @@ void TrainRun::WriteFinalReport() const {
 int TrainRun::Finish(bool interrupted) {
   const Options& o = setup_.options;
   progress_->Finish();
+  // All is saved: a signal merely puts off what follows, until the run is taken up again.
+  const auto unless_stopped = [&](const auto& evaluate) {
+    try {
+      evaluate();
+    } catch (const Error&) {
+      interrupted = EvaluationStopped();
+      if (!interrupted) throw;
+    }
+  };
   // A finished run taken up again: its report shows what it showed.
-  if (!interrupted && evaluated_ == 0 && !setup_.selection().empty()) RunEvaluation();
+  if (!interrupted && evaluated_ == 0 && !setup_.selection().empty()) {
+    unless_stopped([&] { RunEvaluation(); });
+  }
   state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
   try {
     WriteFinalReport();
@@ -102,15 +113,15 @@ int TrainRun::Finish(bool interrupted) {
                        {"value", state_.best->value},
                        {"step", state_.best->step}};
   }
-  if (!interrupted && !setup_.dataset.test.empty() && !save_failed_) {
-    const Split& test = setup_.dataset.test;
-    const auto input = EvaluationInput(setup_, test, trainer_->stop());
-    const EvalReport eval = trainer_->Evaluate(
-        EvalBatches(test.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
-        *input, setup_.trainer.ema_decay > 0);
-    summary["test_accuracy"] = eval.total.accuracy();
-    Info("test accuracy {} ({} images, weights of the last step)", Percent(eval.total.accuracy()),
-         test.size());
+  const Split& test = setup_.dataset.test;
+  if (!interrupted && !test.empty() && !save_failed_) {
+    unless_stopped([&] {
+      const double accuracy = EvaluateOn(test).total.accuracy();
+      summary["test_accuracy"] = accuracy;
+      Info("test accuracy {} ({} images, weights of the last step)", Percent(accuracy),
+           test.size());
+    });
+    summary["interrupted"] = interrupted;
   }
   if (saved_ > 0 && !save_failed_) {
     summary["sha256"] = FileSha256(checkpoint / "model.safetensors");

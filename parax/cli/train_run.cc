@@ -2,17 +2,15 @@
 
 #include <fmt/core.h>
 #include <malloc.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "parax/base/error.h"
 #include "parax/base/file.h"
 #include "parax/base/log.h"
 #include "parax/base/text.h"
+#include "parax/cli/signals.h"
 #include "parax/cli/train_report.h"
 #include "parax/engine/layout_choice.h"
 #include "parax/engine/weights.h"
@@ -25,30 +23,11 @@ constexpr uint64_t kMostLogPoints = 20000;
 
 constexpr size_t kMostPlanBytes = size_t{64} << 20;
 
-std::atomic<int> stop_signals{0};
-
-void OnStopSignal(int signal) {
-  // Only an impatient Ctrl-C ends at once: job managers send several kinds of signals in a row.
-  static std::atomic<int> interrupts{0};
-  stop_signals.fetch_add(1);
-  if (signal == SIGINT && interrupts.fetch_add(1) > 0) _exit(130);
-}
-
 double Seconds(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
 }
 
 }  // namespace
-
-void CatchStopSignals() {
-  struct sigaction action {};
-  action.sa_handler = OnStopSignal;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGHUP, &action, nullptr);  // the connection was lost
-}
-
-bool StopSignalled() { return stop_signals.load() > 0; }
 
 TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_(std::move(setup)) {
   if (resume) state_ = resume->state;
@@ -135,7 +114,8 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   } else {
     trainer_->Load(InitTensors(setup_.graph, o.seed));
   }
-  malloc_trim(0);  // tables and tensors of the set-up would count against the rest of the run
+  malloc_trim(0);     // tables and tensors of the set-up would count against the rest of the run
+  NoteStopSignals();  // the run folder comes to hold something: from here on a stop is in order
   saved_ = state_.step;
   std::filesystem::create_directories(Checkpoints());
   WriteFileAtomically(o.out / "config.toml", state_.config_toml);
@@ -211,12 +191,16 @@ bool TrainRun::IsBetter(double value) const {
                                               : value > state_.best->value;
 }
 
-void TrainRun::RunEvaluation() {
-  const Split& val = setup_.selection();
-  const auto input = EvaluationInput(setup_, val, trainer_->stop());
-  last_eval_ = trainer_->Evaluate(
-      EvalBatches(val.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
+EvalReport TrainRun::EvaluateOn(const Split& split) {
+  const StopOnSignal stop(trainer_->stop());
+  const auto input = EvaluationInput(setup_, split, trainer_->stop());
+  return trainer_->Evaluate(
+      EvalBatches(split.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
       *input, setup_.trainer.ema_decay > 0);
+}
+
+void TrainRun::RunEvaluation() {
+  last_eval_ = EvaluateOn(setup_.selection());
   evaluated_ = trainer_->iteration();
   last_eval_time_ = Clock::now();
 }
@@ -251,13 +235,22 @@ void TrainRun::CloseStep(bool interrupted, bool owed) {
   improved_ = false;
   Due due = DueAt(trainer_->iteration(), interrupted);
   due.evaluate |= owed;
-  if (due.evaluate && interrupted) {
-    // Whoever stopped us may not wait that long. Resuming makes up for it, so that the best step
-    // and the early stop come out as if nothing had happened.
-    state_.owed = std::move(point_);
-    point_.reset();
-  } else if (due.evaluate) {
-    Evaluate();
+  std::string failure;
+  if (due.evaluate) {
+    try {
+      if (!interrupted) Evaluate();
+    } catch (const std::exception& error) {
+      interrupted = EvaluationStopped();
+      if (!interrupted) failure = error.what();
+    }
+    if (interrupted || !failure.empty()) {
+      // Whoever stopped us may not wait that long, and a failure must not take the steps since the
+      // last save with it. Resuming makes up for the evaluation, so that the best step and the
+      // early stop come out as if nothing had happened.
+      state_.owed = std::move(point_);
+      point_.reset();
+      due.save = true;
+    }
   }
   FlushPoint();
   if (due.save || improved_ || Stale()) {
@@ -265,6 +258,10 @@ void TrainRun::CloseStep(bool interrupted, bool owed) {
     malloc_trim(0);  // else the copies stay resident whenever something small lies behind them
   }
   events_->Flush();
+  if (failure.empty()) return;
+  progress_->Clear();
+  Fail("{}{}", failure,
+       save_failed_ ? "" : fmt::format("; step {} is saved: --resume evaluates it again", saved_));
 }
 
 int TrainRun::Run() {
@@ -295,6 +292,7 @@ int TrainRun::Run() {
            end.iteration + 1, reason, saved_ == 0 ? "none yet" : fmt::format("step {}", saved_));
     }
     CloseStep(interrupted, /*owed=*/false);
+    interrupted |= EvaluationStopped();
   }
   const bool unfinished = state_.owed || trainer_->iteration() < setup_.total_steps;
   return Finish(interrupted && unfinished && !Stale());

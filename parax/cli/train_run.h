@@ -29,13 +29,16 @@ class TrainRun {
   Due DueAt(uint64_t step, bool interrupted) const;
   bool Stale() const;  // time to stop early
   void TakeStep(const StepReport& report);
+  EvalReport EvaluateOn(const Split& split);  // throws when it fails or a signal stops it
   void RunEvaluation();
   void Evaluate();  // and judges
+  bool EvaluationStopped() const { return trainer_->stop().outcome() == Outcome::kStopped; }
   void RecordBest() const;
   bool IsBetter(double value) const;
   void Save(bool is_last);
   void FlushPoint();
-  // Evaluates and saves when due. `owed`: an evaluation that an interruption put off.
+  // Evaluates and saves when due. `owed`: an evaluation that was put off. Throws Error when the
+  // evaluation fails, after saving.
   void CloseStep(bool interrupted, bool owed);
   int Finish(bool interrupted);
   void WriteFinalReport() const;
@@ -57,9 +60,5 @@ class TrainRun {
   Clock::time_point started_, last_save_, last_eval_time_;
   double seconds_before_ = 0;
 };
-
-// A signal asked the run to stop (the second SIGINT ends the program at once).
-void CatchStopSignals();
-bool StopSignalled();
 
 }  // namespace parax

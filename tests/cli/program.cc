@@ -65,6 +65,10 @@ bool Program::Await(const std::function<bool()>& condition) {
   return true;
 }
 
+std::string Program::Errors() const {
+  return fs::exists(log_ / "err") ? ReadFile(log_ / "err") : "";
+}
+
 ProgramResult Program::Wait() {
   if (!ended_) waitpid(pid_, &raw_status_, 0);
   ended_ = true;

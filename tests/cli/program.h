@@ -30,6 +30,7 @@ class Program {
   // Until `condition` holds or the child has ended; false when it had ended.
   bool Await(const std::function<bool()>& condition);
   ProgramResult Wait();
+  std::string Errors() const;  // what it has printed on standard error so far
 
  private:
   bool HasEnded();
