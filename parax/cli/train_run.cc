@@ -273,6 +273,10 @@ int TrainRun::Run() {
            (setup_.eval_seconds > 0 && !setup_.selection().empty() &&
             Seconds(last_eval_time_) >= setup_.eval_seconds);
   };
+  if (saved_ > 0 && !std::filesystem::exists(NewestCheckpoint())) {
+    saved_ = 0;  // what --resume took lies in another run folder: this one gets it too
+    Save(trainer_->iteration() == setup_.total_steps);
+  }
   if (state_.owed) {
     point_ = std::move(state_.owed);
     state_.owed.reset();

@@ -73,6 +73,26 @@ TEST(Resume, EndsInTheSameBits) {
   EXPECT_EQ(content(), weights);
 }
 
+// Another folder gets all that it needs, also when there is no step left to take.
+TEST(Resume, GoesOnInAnotherFolder) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(TrainToTheEnd(folder).status, 0);
+  const auto weights = [&](const std::string& run, int step) {
+    return ReadFile(folder.path() / run / "checkpoints" / ("step-" + std::to_string(step)) /
+                    "model.safetensors");
+  };
+  for (const auto& [from, out, first] :
+       {std::tuple("run", "finished", 8), std::tuple("run/checkpoints/step-4", "half", 4)}) {
+    const ProgramResult result =
+        RunProgram(folder.path(), {"train", "--resume", from, "--out", out});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(Holds(result.out, std::string(out) + "/checkpoints/step-8/")) << result.out;
+    EXPECT_EQ(weights(out, first), weights("run", first));
+    EXPECT_EQ(weights(out, 8), weights("run", 8));
+    EXPECT_EQ(RunProgram(folder.path(), {"train", "--out", out, "--resume"}).status, 0);
+  }
+}
+
 TEST(Resume, SaysWhatCannotBe) {
   const TemporaryFolder folder;
   ASSERT_EQ(TrainToTheEnd(folder).status, 0);
