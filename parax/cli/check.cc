@@ -73,6 +73,7 @@ void CheckNumbers(const Options& o) {
   AtLeast<int64_t>("batch", o.batch, 1);
   AtLeast<int64_t>("bn-group", o.bn_group, 1);
   AtLeast<int64_t>("micro-batch", o.micro_batch, 1);
+  if (o.micro_batch > 65536) FailUsage("--micro-batch is {}; at most 65536", *o.micro_batch);
   AtLeast<uint64_t>("max-steps", o.max_steps, 1);
   for (const auto& [flag, value] : {std::pair{"image-size", o.image_size}, {"resize", o.resize}}) {
     AtLeast<int64_t>(flag, value, 1);
@@ -102,6 +103,27 @@ void CheckNumbers(const Options& o) {
   Range("scale", o.scale, 1);
   Range("ratio", o.ratio, INFINITY);
   if (o.colour_jitter.size() > 4) FailUsage("--colour-jitter takes at most four numbers");
+  for (const double strength : o.colour_jitter) AtLeast("colour-jitter", strength, 0.0);
+  if (o.colour_jitter.size() == 4 && o.colour_jitter[3] > 0.5) {
+    FailUsage("--colour-jitter is {}; its fourth number, the hue's, must be 0.5 or less",
+              fmt::join(o.colour_jitter, " "));
+  }
+  for (const double epoch : o.lr_steps) AtLeast("lr-steps", epoch, 0.0);
+  for (const auto& [flag, value] : {std::pair{"epsilon", o.epsilon}, {"trust", o.trust}}) {
+    if (!(value > 0)) FailUsage("--{} is {}; it must be above 0", flag, value);
+  }
+}
+
+void CheckCombinations(const Options& o) {
+  if (o.warmup && o.warmup->unit == Span::Unit::kSeconds) {
+    FailUsage("--warmup can't be a time: use steps, ep or %");
+  }
+  if (o.clip_norm > 0 && o.update_policy == "eager") {
+    FailUsage("--clip-norm needs --update-policy commit");
+  }
+  if (o.optimizer == "sgd" && o.nesterov && o.momentum == 0) {
+    FailUsage("--nesterov needs a --momentum above 0");
+  }
 }
 
 }  // namespace
@@ -111,6 +133,7 @@ void CheckValues(const Options& options) {
   if (builds && !options.model.empty()) (void)Resolved(ModelSpec{.name = options.model});
   CheckTexts(options);
   CheckNumbers(options);
+  CheckCombinations(options);
 }
 
 }  // namespace parax

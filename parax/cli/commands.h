@@ -13,7 +13,7 @@ int RunTopo(const Options& options);
 int RunCommand(const Options& options);  // the one that options.command names
 
 // Throws UsageError for values that no machine or data set could make right: a model that does not
-// exist, a probability above 1 ...
+// exist, a probability above 1 ... Nobody checks these again: options go through here first.
 void CheckValues(const Options& options);
 
 }  // namespace parax

@@ -17,16 +17,12 @@ constexpr int64_t kMicroBatch = 32;
 constexpr size_t kMostPrintedClasses = 20;
 
 const Split& ChosenSplit(const Dataset& dataset, const std::string& name) {
-  const Split* split = name == "val"     ? &dataset.val
-                       : name == "test"  ? &dataset.test
-                       : name == "train" ? &dataset.train
-                                         : nullptr;
-  if (split == nullptr) FailUsage("--split is '{}'; it can be val, test or train", name);
-  if (split->empty()) {
+  const Split& split = name == "val" ? dataset.val : name == "test" ? dataset.test : dataset.train;
+  if (split.empty()) {
     FailUsage("{} holds no {} images; others: val {}, test {}, train {}", dataset.root.string(),
               name, dataset.val.size(), dataset.test.size(), dataset.train.size());
   }
-  return *split;
+  return split;
 }
 
 double Ratio(int64_t part, int64_t all) {

@@ -17,8 +17,9 @@ struct Span {
   Unit unit = Unit::kSteps;
 };
 
-// Everything a command was asked to do: flags over --config file over defaults. Plain data; whoever
-// uses a value checks it against the data set and machine. See `parax <command> --help`.
+// Everything a command was asked to do: flags over --config file over defaults. Plain data, checked
+// by CheckValues; whoever uses a value checks it against the data set and machine. See `parax
+// <command> --help`.
 struct Options {
   std::string command;       // train, eval, predict, plan, topo
   std::string command_line;  // as it was typed, for reports

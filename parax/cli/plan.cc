@@ -15,7 +15,6 @@ namespace parax {
 int RunPlan(const Options& options) {
   if (options.model.empty()) FailUsage("--model is missing, such as --model resnet50");
   const int64_t micro = options.micro_batch.value_or(16);
-  if (micro < 1 || micro > 65536) FailUsage("--micro-batch is {}; it must be 1 to 65536", micro);
   // The same road as training takes, up to where it would allocate.
   Options train = options;
   train.data = "synthetic";

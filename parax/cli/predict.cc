@@ -158,11 +158,7 @@ int RunPredict(const Options& options) {
   SetQuiet(options.quiet || options.json);
   if (options.model.empty()) FailUsage("--model is missing: a run folder or checkpoint");
   if (options.inputs.empty()) FailUsage("nothing to predict: name images, folders, '-' or a .npy");
-  if (options.top < 1) FailUsage("--top is {}; it must be at least 1", options.top);
   const bool json = options.json || options.format == "json";
-  if (!json && options.format != "csv") {
-    FailUsage("--format is '{}'; it can be csv or json", options.format);
-  }
   const LoadedModel model = LoadModel(options.model);
   Info("{}", model.line);
   if (options.inputs.size() == 1 && options.inputs[0].ends_with(".npy")) {

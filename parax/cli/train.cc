@@ -6,10 +6,14 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "parax/base/error.h"
 #include "parax/base/file.h"
 #include "parax/base/log.h"
+#include "parax/cli/commands.h"
 #include "parax/cli/signals.h"
 #include "parax/cli/train_run.h"
 
@@ -26,14 +30,15 @@ void CheckWritable(const std::filesystem::path& out) {
   }
 }
 
-// The run folder and its lock when this run made them: of a run that does not come to its first
-// step nothing stays.
-std::string made_folder, made_lock;
+// What this run has made of its folder, the deepest first, and the lock in it: of a run that does
+// not come to its first step nothing stays.
+std::vector<std::string> made_folders;
+std::string made_lock;
 
-void RemoveMadeFolder() {  // a signal handler calls it too
-  if (made_folder.empty()) return;
+void RemoveMadeFolders() {  // a signal handler calls it too
+  if (made_folders.empty()) return;
   unlink(made_lock.c_str());
-  rmdir(made_folder.c_str());  // does nothing once it holds anything
+  for (const std::string& folder : made_folders) rmdir(folder.c_str());  // those that hold nothing
 }
 
 std::filesystem::path DefaultOut(const std::string& model) {
@@ -62,21 +67,28 @@ int RunTrain(const Options& given) {
     }
   }
   std::optional<ResumePoint> resume = FindResumePoint(options);
+  if (resume) {
+    CheckValues(resume->options);
+  } else if (!options.init_from.empty() && !std::filesystem::exists(options.init_from)) {
+    Fail("--init-from {}: there is no such file or folder", options.init_from.string());
+  }
   TrainSetup setup = ResolveTraining(resume ? resume->options : options);
   const std::filesystem::path lock_path = options.out / ".lock";
-  const bool is_new = !std::filesystem::exists(options.out);
+  std::vector<std::string> missing;
+  for (std::filesystem::path folder = options.out;
+       !folder.empty() && !std::filesystem::exists(folder); folder = folder.parent_path()) {
+    missing.push_back(folder);
+  }
   CheckWritable(options.out);
   const FileLock lock(lock_path, options.out.string());
-  if (is_new) {
-    made_lock = lock_path;
-    made_folder = options.out;
-    ExitOnStopSignals(RemoveMadeFolder);
-  }
+  made_lock = lock_path;
+  made_folders = std::move(missing);
+  ExitOnStopSignals(RemoveMadeFolders);
   std::optional<TrainRun> run;
   try {
     run.emplace(std::move(setup), std::move(resume));
   } catch (...) {
-    RemoveMadeFolder();
+    RemoveMadeFolders();
     throw;
   }
   return run->Run();

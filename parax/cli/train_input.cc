@@ -17,18 +17,36 @@ size_t EncodedLimit(const TrainSetup& setup) {
 
 int CropPadding(const TrainSetup& setup) {
   const Options& o = setup.options;
-  if (o.crop == "pad") return static_cast<int>(o.pad);
   if (o.crop == "none") return 0;
-  if (o.crop == "random-resized") return -1;
-  if (o.crop != "auto") {
-    FailUsage("--crop is '{}'; it can be auto, random-resized, pad or none", o.crop);
-  }
   // As is usual: small images are padded and cropped, photographs cropped and resized.
-  return setup.config.image_size <= 64 ? static_cast<int>(o.pad) : -1;
+  const bool pads = o.crop == "pad" || (o.crop == "auto" && setup.config.image_size <= 64);
+  if (!pads) return -1;
+  if (o.pad >= setup.config.image_size) {
+    FailUsage("--pad is {}; it must be less than the image size, {}", o.pad,
+              setup.config.image_size);
+  }
+  return static_cast<int>(o.pad);
 }
+
+PipelineOptions CommonInput(const TrainSetup& setup) {
+  PipelineOptions options;
+  options.seed = setup.options.seed;
+  options.workers = setup.machine.workers;
+  options.worker_pus = setup.machine.worker_pus();
+  options.leaf_os_nodes = setup.machine.leaf_os_nodes();
+  options.prefetch = kPrefetch;
+  options.classes = static_cast<int64_t>(setup.config.classes.size());
+  return options;
+}
+
+}  // namespace
 
 TransformOptions TrainTransform(const TrainSetup& setup) {
   const Options& o = setup.options;
+  if (*o.resize < setup.config.image_size) {
+    FailUsage("--resize is {}; it must be at least the image size, {}", *o.resize,
+              setup.config.image_size);
+  }
   TransformOptions t = EvalTransform(setup.config, o);
   t.train = true;
   t.min_area = o.scale.at(0);
@@ -46,19 +64,6 @@ TransformOptions TrainTransform(const TrainSetup& setup) {
   CheckTransformOptions(t);
   return t;
 }
-
-PipelineOptions CommonInput(const TrainSetup& setup) {
-  PipelineOptions options;
-  options.seed = setup.options.seed;
-  options.workers = setup.machine.workers;
-  options.worker_pus = setup.machine.worker_pus();
-  options.leaf_os_nodes = setup.machine.leaf_os_nodes();
-  options.prefetch = kPrefetch;
-  options.classes = static_cast<int64_t>(setup.config.classes.size());
-  return options;
-}
-
-}  // namespace
 
 size_t InputBytes(const TrainSetup& setup) {
   const size_t image = static_cast<size_t>(setup.config.image_size * setup.config.image_size * 3);
@@ -89,7 +94,7 @@ std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t fin
   options.first_iteration = static_cast<int64_t>(finished_steps);
   options.epochs =
       static_cast<int64_t>((setup.total_steps + setup.steps_per_epoch - 1) / setup.steps_per_epoch);
-  options.transform = TrainTransform(setup);
+  options.transform = setup.transform;
   options.mix.mixup = setup.options.mixup;
   options.mix.cutmix = setup.options.cutmix;
   options.mix.smoothing = setup.options.label_smoothing;

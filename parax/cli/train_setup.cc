@@ -43,7 +43,6 @@ void ResolveBatch(TrainSetup& setup, int64_t samples) {
     }
     setup.notes.push_back(fmt::format("--batch {} (default for {} instances)", batch, leaves));
   }
-  if (batch < 1) FailUsage("--batch is {}; it must be at least 1 image", batch);
   if (batch < leaves) {
     FailUsage(
         "--batch {} gives {} instances less than one image each: use --instances {} or a "
@@ -52,7 +51,6 @@ void ResolveBatch(TrainSetup& setup, int64_t samples) {
   }
   if (options.bn_group) {
     const int64_t group = *options.bn_group;
-    if (group < 1) FailUsage("--bn-group is {}; it must be at least 1 image", group);
     const int64_t unit = group * leaves;
     if (batch % unit != 0) {
       const int64_t below = batch / unit * unit;
@@ -112,13 +110,9 @@ void ResolveLength(TrainSetup& setup) {
   }
   double steps = INFINITY;
   if (options.epochs) {
-    if (!(*options.epochs > 0)) FailUsage("--epochs is {}; it must be above 0", *options.epochs);
     steps = std::ceil(*options.epochs * static_cast<double>(setup.steps_per_epoch) - 1e-9);
   }
-  if (options.max_steps) {
-    if (*options.max_steps < 1) FailUsage("--max-steps is 0; it must be at least 1");
-    steps = std::min(steps, static_cast<double>(*options.max_steps));
-  }
+  if (options.max_steps) steps = std::min(steps, static_cast<double>(*options.max_steps));
   constexpr double kMostSteps = 1e15;
   if (steps > kMostSteps) FailUsage("{:g} steps are too many: use fewer --epochs", steps);
   setup.total_steps = static_cast<uint64_t>(steps);
@@ -161,22 +155,14 @@ void ResolveOptimizer(TrainSetup& setup) {
     setup.notes.push_back(
         fmt::format("--lr {:g} (default for {} at batch {})", *o.lr, o.optimizer, *o.batch));
   }
-  if (!std::isfinite(*o.lr) || *o.lr < 0) FailUsage("--lr is {}; it must be a number >= 0", *o.lr);
   setup.trainer.clip_norm = o.clip_norm;
   setup.trainer.ema_decay = o.ema;
-  if (o.update_policy == "eager") {
-    if (o.clip_norm > 0) FailUsage("--clip-norm needs --update-policy commit");
-    setup.trainer.policy = UpdatePolicy::kEager;
-  } else if (o.update_policy != "commit") {
-    FailUsage("--update-policy is '{}'; it can be commit or eager", o.update_policy);
-  }
+  if (o.update_policy == "eager") setup.trainer.policy = UpdatePolicy::kEager;
   ScheduleOptions& schedule = setup.schedule;
   schedule.kind = ParseSchedule(o.lr_schedule);
   schedule.peak = *o.lr;
   schedule.iterations = setup.total_steps;
   if (!o.warmup) o.warmup = Span{5, Span::Unit::kPercent};
-  if (o.warmup->unit == Span::Unit::kSeconds)
-    FailUsage("--warmup can't be a time: use steps, ep or %");
   schedule.warmup = std::min(ToSteps(*o.warmup, setup), setup.total_steps);
   schedule.final_factor = o.lr_final;
   schedule.gamma = o.lr_gamma;
@@ -306,9 +292,6 @@ TrainSetup ResolveTraining(const Options& options) {
   CheckUtf8("output folder", options.out.string());
   setup.options = options;
   if (options.model.empty()) FailUsage("--model is missing, such as --model resnet18");
-  if (options.precision != "fp32") {
-    FailUsage("--precision {} is not available; fp32 is", options.precision);
-  }
   OpenData(setup);
   // On a small data set more instances would leave each of them too few images a step.
   int most = 0;
@@ -325,6 +308,7 @@ TrainSetup ResolveTraining(const Options& options) {
   ResolveLength(setup);
   ResolveOptimizer(setup);
   ResolveLoss(setup);
+  if (!setup.synthetic) setup.transform = TrainTransform(setup);
   TrainerOptions& trainer = setup.trainer;
   trainer.seats = setup.machine.plan.seats;
   trainer.domain_nodes = setup.machine.domain_nodes;

@@ -21,6 +21,7 @@ struct TrainSetup {
   Graph graph;
   TrainerOptions trainer;
   ScheduleOptions schedule;
+  TransformOptions transform;  // of training images; unused when synthetic
   uint64_t steps_per_epoch = 1, total_steps = 1;
   uint64_t eval_every = 0, save_every = 0;    // steps; 0: by time, or never
   double eval_seconds = 0, save_seconds = 0;  // > 0: by time
@@ -36,6 +37,8 @@ OptimizerKind ParseOptimizer(const std::string& name);
 // Throws UsageError or Error: one line saying what is wrong and what would be right.
 TrainSetup ResolveTraining(const Options& options);
 
+// Throws UsageError for values that do not fit the image size.
+TransformOptions TrainTransform(const TrainSetup& setup);
 std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t finished_steps,
                                            StopFlag& stop);
 std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Split& split,

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "parax/base/file.h"
+#include "parax/engine/checkpoint.h"
 #include "tests/cli/program.h"
 
 namespace parax {
@@ -118,6 +119,21 @@ TEST(Resume, SaysWhatCannotBe) {
   fs::remove(folder.path() / "data/train/green/00.png");
   refused({"--out", "run", "--resume"}, "24 training images");
   EXPECT_EQ(ReadFile(folder.path() / "run/metrics.jsonl"), before);
+}
+
+// A run's own options are checked as those of a command line are.
+TEST(Resume, ChecksTheOptionsOfTheRun) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(TrainToTheEnd(folder).status, 0);
+  CheckpointContent content =
+      LoadCheckpoint(folder.path() / "run/checkpoints/step-4", CheckpointUse::kResume);
+  const size_t at = content.state_json.find("keep = 9");
+  ASSERT_NE(at, std::string::npos);
+  content.state_json.replace(at, 8, "keep = 0");
+  SaveCheckpoint(folder.path() / "edited/checkpoints", 4, content);
+  const ProgramResult result = RunProgram(folder.path(), {"train", "--out", "edited", "--resume"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(Holds(result.err, "--keep is 0")) << result.err;
 }
 
 TEST(Resume, AutoStartsOrGoesOn) {

@@ -92,6 +92,7 @@ TEST(Train, RefusesInOneLine) {
     const std::string line = LastLine(result.err);
     EXPECT_TRUE(line.starts_with("error: ") && Holds(line, part)) << part << ": " << result.err;
     EXPECT_EQ(result.out, "");
+    EXPECT_FALSE(fs::exists(folder.path() / "runs")) << "made before it was refused: " << part;
   };
   refused({"--lr", "fast"}, 2, "--lr is 'fast'; it must be a number");
   refused({"--lr", "nan"}, 2, "--lr is 'nan'");
@@ -110,6 +111,9 @@ TEST(Train, RefusesInOneLine) {
   refused({"--warmup", "5m"}, 2, "--warmup can't be a time");
   refused({"--freeze", "convolution"}, 2, "'convolution'");
   refused({"--batch", "4", "--instances", "1", "--cores-per-instance", "4096"}, 2, "4096");
+  refused({"--pad", "16"}, 2, "--pad is 16; it must be less than the image size, 16");
+  refused({"--resize", "15"}, 2, "--resize is 15; it must be at least the image size, 16");
+  refused({"--init-from", "nowhere"}, 1, "nowhere: there is no such file");
   refused({"--drop-last", "--batch", "50"}, 2, "--drop-last with --batch 50");
 }
 
