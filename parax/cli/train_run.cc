@@ -73,8 +73,12 @@ void TrainRun::CheckMemory() {
 void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   const Options& o = setup_.options;
   if (resume) setup_.trainer.plan = PlanRecord::FromJson(resume->content.plan_json, "plan.json");
-  if (!o.plan.empty()) {
+  if (!o.plan.empty() && (!resume || o.given.contains("plan"))) {
     setup_.trainer.plan = PlanRecord::FromJson(ReadFile(o.plan, kMostPlanBytes), o.plan.string());
+    if (o.layout != "auto" && (o.layout == "blocked") != setup_.trainer.plan.blocked) {
+      FailUsage("--layout {} contradicts --plan {}, which is of the other layout: leave one out",
+                o.layout, o.plan.string());
+    }
   }
   const std::string wanted_hash =
       setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();

@@ -191,7 +191,8 @@ std::vector<float> ClassWeights(const Options& options, const Dataset& dataset) 
   while (at < end) {
     float weight = 0;
     const auto [next, error] = std::from_chars(at, end, weight);
-    if (error != std::errc() || !(weight >= 0) || (next != end && *next != ',')) {
+    if (error != std::errc() || !(weight >= 0) || std::isinf(weight) ||
+        (next != end && *next != ',')) {
       FailUsage(
           "--class-weights is '{}'; it must be 'balanced' or numbers >= 0 with commas between",
           options.class_weights);
@@ -201,6 +202,10 @@ std::vector<float> ClassWeights(const Options& options, const Dataset& dataset) 
   }
   if (weights.size() != classes) {
     FailUsage("--class-weights has {} numbers for {} classes", weights.size(), classes);
+  }
+  if (std::ranges::all_of(weights, [](float weight) { return weight == 0; })) {
+    FailUsage("--class-weights is '{}': with all weights 0 nothing is learnt",
+              options.class_weights);
   }
   return weights;
 }
@@ -271,6 +276,10 @@ void OpenData(TrainSetup& setup) {
   setup.config.classes = setup.dataset.classes;
   for (const std::string& name : setup.config.classes) CheckUtf8("class name", name);
   if (setup.dataset.train.empty()) Fail("{} holds no training images", o.data);
+  if (o.classes > 0 && o.classes != static_cast<int64_t>(setup.config.classes.size())) {
+    FailUsage("--classes is {}, but {} has {} class folders: leave it out", o.classes, o.data,
+              setup.config.classes.size());
+  }
 }
 
 }  // namespace

@@ -78,6 +78,15 @@ TEST(Train, FillsTheRunFolder) {
   EXPECT_EQ(json["step"], 5);
   EXPECT_EQ(json["checkpoint"], "again/checkpoints/step-5");
   EXPECT_EQ(again.err, "") << "--json leaves only the JSON";
+
+  const ProgramResult other =
+      RunProgram(folder.path(), TrainCommand({"--layout", "blocked", "--plan", "my run/plan.json",
+                                              "--out", "other", "--quiet"}));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_EQ(other.err,
+            "error: --layout blocked contradicts --plan my run/plan.json, which is of the other "
+            "layout: leave one out\n");
+  EXPECT_FALSE(fs::exists(folder.path() / "other"));
 }
 
 // One line on standard error, and the exit status 2 for what can never work, 1 for what failed.
@@ -108,6 +117,9 @@ TEST(Train, RefusesInOneLine) {
   refused({"--plan", "/dev/zero"}, 1, "/dev/zero is not a regular file");
   refused({"--resume"}, 2, "--resume needs --out");
   refused({"--class-weights", "1,2,3"}, 2, "3 numbers for 2 classes");
+  refused({"--class-weights", "0,0"}, 2, "--class-weights is '0,0': with all weights 0");
+  refused({"--class-weights", "1,inf"}, 2, "--class-weights is '1,inf'");
+  refused({"--classes", "7"}, 2, "--classes is 7, but data has 2 class folders");
   refused({"--warmup", "5m"}, 2, "--warmup can't be a time");
   refused({"--freeze", "convolution"}, 2, "'convolution'");
   refused({"--batch", "4", "--instances", "1", "--cores-per-instance", "4096"}, 2, "4096");
