@@ -1,7 +1,9 @@
+#include <fmt/core.h>
 #include <signal.h>
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "parax/base/error.h"
 #include "parax/base/log.h"
@@ -34,6 +36,10 @@ int main(int argc, char** argv) {
   } catch (const parax::UsageError& error) {
     parax::LogLine(parax::LogLevel::kError, error.what());
     return 2;
+  } catch (const std::filesystem::filesystem_error& error) {
+    parax::LogLine(parax::LogLevel::kError, fmt::format("cannot use {}: {}", error.path1().string(),
+                                                        error.code().message()));
+    return 1;
   } catch (const std::exception& error) {
     parax::LogLine(parax::LogLevel::kError, error.what());
     return 1;

@@ -118,6 +118,17 @@ void Deliver(const Options& options, const std::string& text) {
   }
 }
 
+// Results never take the place of what they are about.
+void CheckOut(const fs::path& out, const std::vector<std::string>& files) {
+  if (out.empty() || !fs::exists(out)) return;
+  for (const std::string& file : files) {
+    std::error_code none;  // what is not there is no danger
+    if (fs::equivalent(out, file, none)) {
+      FailUsage("--out {} is one of the files to predict: choose another", out.string());
+    }
+  }
+}
+
 // The raw batch of a .npy file (N, C, H, W, already normalised) to logits.
 int PredictNpy(const Options& options, const LoadedModel& model, const std::string& input) {
   if (options.out.extension() != ".npy") FailUsage("predicting a .npy needs --out LOGITS.npy");
@@ -159,6 +170,7 @@ int RunPredict(const Options& options) {
   if (options.model.empty()) FailUsage("--model is missing: a run folder or checkpoint");
   if (options.inputs.empty()) FailUsage("nothing to predict: name images, folders, '-' or a .npy");
   const bool json = options.json || options.format == "json";
+  CheckOut(options.out, options.inputs);
   const LoadedModel model = LoadModel(options.model);
   Info("{}", model.line);
   if (options.inputs.size() == 1 && options.inputs[0].ends_with(".npy")) {
@@ -166,6 +178,7 @@ int RunPredict(const Options& options) {
   }
   const std::vector<std::string> files = InputFiles(options.inputs);
   if (files.empty()) Fail("no images found (jpg, jpeg, png)");
+  CheckOut(options.out, files);
 
   const Split split = SplitFromFiles(files);
   const Machine machine =
@@ -189,8 +202,7 @@ int RunPredict(const Options& options) {
   size_t broken = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     if (!report.read[i]) {
-      ++broken;
-      Warn("{} is not an image that can be read: left out", files[i]);
+      ++broken;  // and named where it was decoded
       continue;
     }
     const std::vector<float> p = Softmax(report.logits.data() + i * classes.size(), classes.size());

@@ -124,9 +124,31 @@ TEST(Predict, WorksFromTheRunFolderAlone) {
   EXPECT_TRUE(Holds(some.err, "broken.jpg") && Holds(some.err, "missing.png") &&
               Holds(some.err, "2 of 3 files"))
       << some.err;
+  for (const char* name : {"broken.jpg", "missing.png"}) {
+    EXPECT_EQ(some.err.find(name), some.err.rfind(name)) << "named once: " << some.err;
+  }
   EXPECT_TRUE(Holds(ReadFile(folder.path() / "some.csv"), blue + ",blue,"));
+  // As many as there are, for all are left out.
+  std::string many;
+  for (int i = 0; i < 9; ++i) many += "missing" + std::to_string(i) + ".jpg\n";
+  const ProgramResult none = predict({"-"}, many);
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_TRUE(Holds(none.err, "missing" + std::to_string(i) + ".jpg")) << none.err;
+  }
   EXPECT_EQ(some.out, "");
   EXPECT_EQ(predict({}).status, 2);
+  // Results never take the place of a picture, however it is called.
+  const std::string picture = ReadFile(folder.path() / blue);
+  fs::create_symlink(blue, folder.path() / "link.png");
+  for (const auto& [out, input] : {std::pair(blue, blue),
+                                   {blue, std::string("pictures")},
+                                   {std::string("link.png"), blue},
+                                   {blue, std::string("-")}}) {
+    const ProgramResult over = predict({input, "--out", out}, blue + "\n");
+    EXPECT_EQ(over.status, 2) << over.err;
+    EXPECT_TRUE(Holds(over.err, "--out " + out + " is one of the files to predict")) << over.err;
+  }
+  EXPECT_EQ(ReadFile(folder.path() / blue), picture);
   EXPECT_EQ(predict({blue, "--out", "broken.jpg/x.csv"}).status, 1);
   EXPECT_EQ(predict({"far"}).status, 1) << "a folder without images";
 }
@@ -206,6 +228,24 @@ TEST(Program, TellsWithoutRunning) {
   EXPECT_FALSE(json::parse(topo.out).empty());
   EXPECT_EQ(RunProgram(folder.path(), {"topo", "--advice"}).status, 0);
   EXPECT_FALSE(fs::exists(folder.path() / "runs")) << "neither writes anything";
+}
+
+// A path that leads nowhere, as a folder that may not be searched: in one line of ours.
+TEST(Program, NamesThePathThatCannotBeUsed) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  fs::create_symlink("loop", folder.path() / "loop");
+  for (const std::vector<std::string>& command : {TrainCommand({"--out", "loop/run"}),
+                                                  TrainCommand({"--data", "loop/data"}),
+                                                  {"train", "--resume", "loop/run"},
+                                                  {"eval", "--data", "data", "--model", "loop/run"},
+                                                  {"predict", "--model", "loop/run", "a.jpg"}}) {
+    const ProgramResult result = RunProgram(folder.path(), command);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_TRUE(result.err.starts_with("error: cannot use loop/") &&
+                result.err.ends_with(": Too many levels of symbolic links\n"))
+        << result.err;
+  }
 }
 
 TEST(Program, HelpsAndSaysItsVersion) {
