@@ -5,6 +5,7 @@
 
 #include "parax/base/error.h"
 #include "parax/base/log.h"
+#include "parax/base/text.h"
 #include "parax/cli/commands.h"
 #include "parax/cli/session.h"
 #include "parax/cli/train_report.h"
@@ -29,7 +30,8 @@ double Ratio(int64_t part, int64_t all) {
   return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
 
-void PrintConfusion(const std::vector<int64_t>& counts, const std::vector<std::string>& classes) {
+void PrintConfusion(const std::vector<int64_t>& counts, std::vector<std::string> classes) {
+  for (std::string& name : classes) name = Printable(name);
   size_t width = 6;
   for (const std::string& name : classes) width = std::max(width, name.size());
   fmt::print("rows: true class; columns: predicted\n{:<{}}", "", width + 2);

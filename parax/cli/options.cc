@@ -199,9 +199,17 @@ std::string ShellWord(const std::string& text) {
   static constexpr char kPlain[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+@%-";
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
+  // What a terminal would obey goes into $'...', which bash and zsh know.
+  const bool plain = Printable(text) == text;
+  std::string word = plain ? "'" : "$'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += plain ? "'\\''" : "\\'";
+    } else {
+      word += c == '\\' && !plain ? "\\\\" : std::string(1, c);
+    }
+  }
+  return (plain ? word : Printable(word)) + "'";
 }
 
 std::string ToToml(const Options& options) {

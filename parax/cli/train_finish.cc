@@ -131,7 +131,7 @@ int TrainRun::Finish(bool interrupted) {
   } else {
     if (interrupted) {
       fmt::print("interrupted after step {} of {}; {}\n", trainer_->iteration(), setup_.total_steps,
-                 saved_ > 0 ? "saved in " + checkpoint.string() : "nothing to save yet");
+                 saved_ > 0 ? "saved in " + Printable(checkpoint.string()) : "nothing to save yet");
     } else if (Stale()) {
       fmt::print("stopped early: {} evaluations in a row were no better than step {}\n",
                  state_.evaluations_without_better, state_.best ? state_.best->step : 0);
@@ -144,9 +144,9 @@ int TrainRun::Finish(bool interrupted) {
       fmt::print("test accuracy {}\n", Percent(summary["test_accuracy"].get<double>()));
     }
     fmt::print("{:.1f} images/s; report: {}\n", progress_->ImagesPerSecond(),
-               (o.out / "report.html").string());
+               Printable((o.out / "report.html").string()));
     if (summary.contains("sha256")) {
-      fmt::print("SHA-256 of {}/model.safetensors: {}\n", checkpoint.string(),
+      fmt::print("SHA-256 of {}/model.safetensors: {}\n", Printable(checkpoint.string()),
                  summary["sha256"].get<std::string>());
     }
     for (const std::string& line : UsageLines(setup_, checkpoint)) fmt::print("  {}\n", line);

@@ -77,6 +77,25 @@ TEST(Eval, MeasuresARunOrACheckpoint) {
   EXPECT_TRUE(Holds(unknown.err, "azure")) << unknown.err;
 }
 
+// Names come from whoever packed the data: a terminal must not obey them.
+TEST(Eval, ShowsNamesThatATerminalWouldObey) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const std::string name = "a\n\x1B[2Jz", shown = "a\\n\\x1b[2Jz";
+  for (const char* part : {"train", "val"}) {
+    fs::rename(folder.path() / "data" / part / "blue", folder.path() / "data" / part / name);
+  }
+  const ProgramResult train =
+      RunProgram(folder.path(), TrainCommand({"--max-steps", "1", "--out", name}));
+  ASSERT_EQ(train.status, 0) << train.err;
+  const ProgramResult eval = RunProgram(folder.path(), {"eval", "--model", name, "--data", "data"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  for (const std::string& text : {train.err, train.out, eval.err, eval.out}) {
+    EXPECT_TRUE(Holds(text, shown)) << text;
+    EXPECT_FALSE(Holds(text, "\x1B")) << text;
+  }
+}
+
 TEST(Predict, WorksFromTheRunFolderAlone) {
   const TemporaryFolder folder;
   TrainRun(folder);
