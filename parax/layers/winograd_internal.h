@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "parax/layers/isa.h"
+#include "parax/base/isa.h"
 #include "parax/layers/kernel.h"
 #include "parax/layers/panels_internal.h"
 

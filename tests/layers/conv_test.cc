@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "parax/base/error.h"
-#include "parax/layers/isa.h"
+#include "parax/base/isa.h"
 #include "tests/layers/reference.h"
 
 namespace parax::testing {
