@@ -13,7 +13,7 @@ closed=no
 trap '[ $closed = yes ] || echo "0 passed, 1 failed"' EXIT
 
 scripts/setup.sh
-cmake --preset "$preset" -DPARAX_TESTS=ON
+cmake --preset "$preset" -DPARAX_TESTS=ON -DPARAX_BENCH=ON
 cmake --build --preset "$preset"
 rm -f "$report"
 status=0
