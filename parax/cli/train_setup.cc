@@ -324,9 +324,6 @@ TrainSetup ResolveTraining(const Options& options) {
   trainer.seed = options.seed;
   trainer.blocked = options.layout == "blocked";
   trainer.winograd = options.winograd;
-  if (options.layout != "auto" && options.layout != "nhwc" && options.layout != "blocked") {
-    FailUsage("--layout is '{}'; it can be auto, nhwc or blocked", options.layout);
-  }
   setup.eval_micro = std::min<int64_t>(*setup.options.bn_group, 32);
   for (const Split* split : {&setup.dataset.val, &setup.dataset.test}) {
     if (split->empty()) continue;
