@@ -20,7 +20,7 @@ Isa Detect() {
     if (strncasecmp(cap, "AVX2", 4) == 0) most = Isa::kAvx2;
   }
   Isa here = Isa::kBaseline;
-  if (__builtin_cpu_supports("avx2")) here = Isa::kAvx2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) here = Isa::kAvx2;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
     here = Isa::kAvx512;

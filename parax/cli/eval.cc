@@ -68,7 +68,7 @@ int RunEval(const Options& options) {
   Info("{}", MachineLine(machine));
   const BatchPlan batches =
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
-  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, batches));
+  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
   const auto input = EvaluationSource(machine, model.config, options, split, batches,
                                       /*mark_broken=*/false, trainer.stop());

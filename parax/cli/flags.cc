@@ -175,7 +175,7 @@ std::vector<Flag> MakeFlags() {
       For("precision", &O::precision, kTrain, machine, "TYPE", "fp32"),
       For("layout", &O::layout, kTrain | kPlan, machine, "NAME",
           "memory layout of activations: auto, nhwc or blocked"),
-      For("winograd", &O::winograd, kTrain | kPlan, machine, "BOOL",
+      For("winograd", &O::winograd, runs | kPlan, machine, "BOOL",
           "fast 3x3 convolutions by Winograd's algorithm where they pay (default true)"),
       For("update-policy", &O::update_policy, kTrain, machine, "NAME",
           "commit: updates wait until all gradients are known to be finite; eager: they don't"),

@@ -18,8 +18,8 @@ int Run(int argc, char** argv) {
   if (!options) return 0;
   CheckValues(*options);
   if (options->parse_only) return 0;
-  // `parax predict ... | head` ends quietly; training outlives whoever reads its log.
   ExitOnStopSignals();
+  // `parax predict ... | head` ends quietly; training outlives whoever reads its log.
   signal(SIGPIPE, options->command == "train" ? SIG_IGN : SIG_DFL);
   return RunCommand(*options);
 }

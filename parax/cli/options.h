@@ -48,7 +48,7 @@ struct Options {
   bool drop_last = false;
   int instances = 0, cores_per_instance = 1, decode_cores = 0;
   std::string precision = "fp32";
-  std::string layout = "auto";           // auto, nhwc, blocked
+  std::string layout = "auto";  // auto, nhwc, blocked
   bool winograd = true;
   std::string update_policy = "commit";  // or "eager"
   std::filesystem::path plan;            // plan.json of an earlier run

@@ -152,7 +152,7 @@ int PredictNpy(const Options& options, const LoadedModel& model, const std::stri
   const Machine machine = PlanMachine(options, static_cast<int>(n));
   const BatchPlan batches =
       EvalBatches(n, static_cast<int>(machine.plan.seats.size()), kMicroBatch);
-  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, batches));
+  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
   const std::vector<int32_t> labels(static_cast<size_t>(n), 0);
   TensorOptions tensor;
@@ -185,7 +185,7 @@ int RunPredict(const Options& options) {
       PlanMachine(options, static_cast<int>(std::min<int64_t>(split.size(), 4096)));
   const BatchPlan batches =
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
-  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, batches));
+  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
   const auto input = EvaluationSource(machine, model.config, options, split, batches,
                                       /*mark_broken=*/true, trainer.stop());

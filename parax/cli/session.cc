@@ -134,11 +134,12 @@ BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro) {
 }
 
 TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& config,
-                                const BatchPlan& batches) {
+                                const Options& options, const BatchPlan& batches) {
   TrainerOptions trainer;
   trainer.seats = machine.plan.seats;
   trainer.domain_nodes = machine.domain_nodes;
   trainer.training = false;
+  trainer.winograd = options.winograd;
   trainer.eval_sizes = MicroBatchSizes(batches);
   trainer.loss.classes = static_cast<int64_t>(config.classes.size());
   return trainer;

@@ -48,7 +48,7 @@ BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro);
 
 // A trainer that only evaluates, and its input.
 TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& config,
-                                const BatchPlan& batches);
+                                const Options& options, const BatchPlan& batches);
 std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const ModelConfig& config,
                                               const Options& options, const Split& split,
                                               const BatchPlan& batches, bool mark_broken,

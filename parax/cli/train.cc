@@ -30,8 +30,8 @@ void CheckWritable(const std::filesystem::path& out) {
   }
 }
 
-// What this run has made of its folder, the deepest first, and the lock in it: of a run that does
-// not come to its first step nothing stays.
+// What this run has made of its folder, the deepest first, and the lock in it: of a run that ends
+// before it writes its first file nothing stays.
 std::vector<std::string> made_folders;
 std::string made_lock;
 
@@ -89,6 +89,7 @@ int RunTrain(const Options& given) {
     run.emplace(std::move(setup), std::move(resume));
   } catch (...) {
     RemoveMadeFolders();
+    ExitOnStopSignals();  // without them: they go before the program does
     throw;
   }
   return run->Run();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "parax/base/error.h"
 #include "parax/base/file.h"
@@ -70,6 +71,21 @@ void TrainRun::CheckMemory() {
       *setup_.options.bn_group);
 }
 
+// Channels last is known to fit.
+void TrainRun::ChooseLayout() {
+  const MemoryEstimate channels_last = std::exchange(memory_, {});
+  setup_.trainer.blocked = true;
+  memory_ = EstimateMemory(setup_);
+  if (memory_.total() > setup_.machine.topology.memory_limit_bytes) {
+    Info("layout not timed: blocked activations would need {}",
+         HumanBytes(static_cast<double>(memory_.total())));
+  } else if (BlockedIsFaster(setup_.graph, setup_.trainer, LayoutCachePath())) {
+    return;
+  }
+  setup_.trainer.blocked = false;
+  memory_ = channels_last;
+}
+
 void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   const Options& o = setup_.options;
   if (resume) setup_.trainer.plan = PlanRecord::FromJson(resume->content.plan_json, "plan.json");
@@ -83,7 +99,8 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   const std::string wanted_hash =
       setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();
   if (!wanted_hash.empty()) {
-    setup_.trainer.blocked = setup_.trainer.plan.blocked;
+    const bool checked = std::exchange(setup_.trainer.blocked, setup_.trainer.plan.blocked);
+    if (setup_.trainer.blocked != checked) CheckMemory();
     if (setup_.trainer.plan.machine != MachineKey()) {
       Warn(
           "the plan was made on another machine ({}; this one: {}): results will not be the same "
@@ -92,10 +109,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
       setup_.trainer.plan = {};
     }
   }
-  if (wanted_hash.empty() && o.layout == "auto") {
-    setup_.trainer.blocked = BlockedIsFaster(setup_.graph, setup_.trainer, LayoutCachePath());
-    if (setup_.trainer.blocked) CheckMemory();  // it was checked for channels last
-  }
+  if (wanted_hash.empty() && o.layout == "auto") ChooseLayout();
   trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
   const PlanRecord record = trainer_->Record();
   if (!wanted_hash.empty() && record.Hash() != wanted_hash) {
@@ -256,6 +270,7 @@ void TrainRun::CloseStep(bool interrupted, bool owed) {
       due.save = true;
     }
   }
+  due.save |= EvaluationStopped();  // also when it had just come to its end
   FlushPoint();
   if (due.save || improved_ || Stale()) {
     Save(trainer_->iteration() == setup_.total_steps);

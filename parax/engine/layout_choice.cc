@@ -23,9 +23,9 @@ constexpr double kEnoughSeconds = 2;  // of timed iterations, a layout
 
 // What the answer depends on.
 std::string Key(const Graph& graph, const TrainerOptions& options) {
-  std::string text = fmt::format("{};{};{};{};{}", MachineKey(), options.train.micro_batch,
-                                 options.seats.size(), options.seats[0].pus.size(),
-                                 options.winograd);
+  std::string text =
+      fmt::format("{};{};{};{};{}", MachineKey(), options.train.micro_batch, options.seats.size(),
+                  options.seats[0].pus.size(), options.winograd);
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     const Graph::Node& node = graph.nodes()[n];
     text += ";";

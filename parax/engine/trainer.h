@@ -32,8 +32,8 @@ struct TrainerOptions {
   int reduce_group = 4;
   bool blocked = false;
   bool winograd = true;  // prefer Winograd convolutions where they pay
-  bool guards = false;  // canaries and dead-buffer filling in the arena (debugging)
-  PlanRecord plan;      // of an earlier run: kernels are chosen as there
+  bool guards = false;   // canaries and dead-buffer filling in the arena (debugging)
+  PlanRecord plan;       // of an earlier run: kernels are chosen as there
   uint64_t seed = 0;
   std::function<double(uint64_t iteration)> learning_rate;  // pure, does not allocate
   OpHook* hook = nullptr;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "parax/layers/layers.h"
 #include "parax/layers/weighted_internal.h"

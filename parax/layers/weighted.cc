@@ -16,12 +16,11 @@ std::vector<std::string> Names(const std::vector<Candidate>& candidates) {
   return names;
 }
 
-// The wanted one; else the rule's preferred one; else the first in oneDNN's order that is no
+// The wanted one; else the preferred one; else the first in oneDNN's order that is no
 // reference implementation, matrix products and kernels of ours last (only measurements know when
 // they win); else the first.
 const Candidate& Choose(const std::vector<Candidate>& candidates, const std::string& wanted,
-                        const WeightedRule& rule) {
-  const std::string& what = rule.what;
+                        const std::string& preferred, const std::string& what) {
   if (candidates.empty()) Fail("{}: no implementation", what);
   const auto find = [&](const auto& fits) {
     return std::find_if(candidates.begin(), candidates.end(), fits);
@@ -32,7 +31,7 @@ const Candidate& Choose(const std::vector<Candidate>& candidates, const std::str
     Fail("{}: no implementation '{}'; there are {}", what, wanted,
          fmt::join(Names(candidates), ", "));
   }
-  auto found = find([&](const Candidate& c) { return c.name() == rule.preferred; });
+  auto found = find([&](const Candidate& c) { return c.name() == preferred; });
   if (found == candidates.end())
     found = find(
         [](const Candidate& c) { return !c.own && c.prefix.empty() && !IsReference(c.name()); });
@@ -103,7 +102,8 @@ class Builder {
     if (!detour && WantedNext().empty() && OnlyReference(candidates))
       detour = !OnlyReference(maker(Any()));
     if (detour) candidates = maker(Any());
-    const Candidate chosen = Choose(candidates, WantedNext(detour ? 1 : 0), rule_);
+    const Candidate chosen =
+        Choose(candidates, WantedNext(detour ? 1 : 0), rule_.preferred, rule_.what);
     Argument weights{Role::kParamForm};
     if (detour) {
       weights = NewTemp(chosen.weights);
@@ -126,7 +126,8 @@ class Builder {
     if (!detour && WantedNext().empty() && OnlyReference(candidates))
       detour = !OnlyReference(rule_.backward_weights(Any()));
     if (detour) candidates = rule_.backward_weights(Any());
-    const Candidate chosen = Choose(candidates, WantedNext(), rule_);
+    const Candidate chosen =
+        Choose(candidates, WantedNext(), rule_.preferred, rule_.what + " backward weights");
     const Argument grad{Role::kParamGrad, 0, true};
     Argument written = detour ? NewTemp(chosen.weights) : grad;
     std::vector<Argument> arguments = {{Role::kInput}, {Role::kOutputGrad}, written};

@@ -19,7 +19,8 @@ struct Candidate {
   std::vector<OnednnArgument> arguments;
   dnnl::memory::desc weights;  // the layout read or written, in the layer's logical dimensions
   std::string prefix;          // of the implementation's name
-  std::shared_ptr<const Kernel> own = nullptr;  // a kernel of ours, in place of `pd`
+  // A kernel of ours, in place of `pd`; `arguments` then only tell its traffic.
+  std::shared_ptr<const Kernel> own = nullptr;
   std::string name() const { return own ? own->implementation() : prefix + pd.impl_info_str(); }
 };
 

@@ -13,9 +13,8 @@ constexpr int kTile = 4;  // outputs of a tile, each way
 constexpr int64_t kFloatsALine = 16;
 
 const WinogradLoops* LoopsFor(const Panels& x, const Panels& y) {
-  __builtin_cpu_init();
   const Isa isa = CurrentIsa();
-  if (isa == Isa::kBaseline || !__builtin_cpu_supports("fma")) return nullptr;
+  if (isa == Isa::kBaseline) return nullptr;
   // Blocks of 8 channels are less than an AVX-512 vector.
   return isa == Isa::kAvx512 && x.lanes >= 16 && y.lanes >= 16 ? &kWinogradAvx512 : &kWinogradAvx2;
 }
@@ -30,11 +29,12 @@ int64_t OddLines(int64_t floats) {
 struct Tiles {
   int64_t down = 0, across = 0, count = 0, block = 0;
 
-  Tiles(const Panels& y, int64_t wanted_block)
+  // At most `most` at once, and no more than a thread's share.
+  Tiles(const Panels& y, int64_t most, int threads)
       : down((y.height + kTile - 1) / kTile),
         across((y.width_pixels + kTile - 1) / kTile),
         count(y.images * down * across),
-        block(std::min(wanted_block, count)) {}
+        block(std::min(most, (count + threads - 1) / threads)) {}
 
   WinogradWindow Output(int64_t tile) const {
     const int64_t image = tile / (down * across), inside = tile % (down * across);
@@ -68,7 +68,7 @@ class ConvPass {
       : conv_(conv),
         rotated_(rotated),
         loops_(LoopsFor(conv.x, conv.y)),
-        tiles_(conv.y, BlockTiles(conv.x.channels, conv.y.channels)),
+        tiles_(conv.y, BlockTiles(conv.x.channels, conv.y.channels), conv.threads),
         in_(tiles_.block, conv.x.channels),
         out_(tiles_.block, conv.y.channels),
         weights_stride_(OddLines(conv.x.channels * conv.y.channels)) {}
@@ -133,7 +133,7 @@ class WeightGradPass {
   explicit WeightGradPass(const WinogradConv& conv)
       : conv_(conv),
         loops_(LoopsFor(conv.x, conv.y)),
-        tiles_(conv.y, std::max<int64_t>(48, (conv.x.channels + conv.y.channels) / 4)),
+        tiles_(conv.y, std::max<int64_t>(48, (conv.x.channels + conv.y.channels) / 4), 1),
         in_(tiles_.block, conv.x.channels),
         out_(tiles_.block, conv.y.channels),
         sums_(conv.x.channels, conv.y.channels) {}

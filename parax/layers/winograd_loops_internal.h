@@ -1,11 +1,12 @@
 // Not an ordinary header: winograd_avx2.cc and winograd_avx512.cc include it once each, after they
-// have said what a vector is: V, kLanes, kMostRows, Set, Load, Store, Fma (a * b + c), and
-// PARAX_TARGET, the attribute that compiles a function for the instruction set. Every sum has the
-// same order whatever the vector's width, so both give the same bits.
+// have said what a vector is: V, kLanes, kMostRows, kMostPanels, Set, Load, Store, Fma (a * b + c),
+// and PARAX_TARGET, the attribute that compiles a function for the instruction set. Every sum has
+// the same order whatever the vector's width, so both give the same bits.
 
 constexpr int kPanelVectors = kWinogradPanel / kLanes;
 
-// What the transforms are made of; a and b are the interpolation points +-a, +-b (winograd.cc).
+// What the transforms are made of; a and b are the interpolation points +-a, +-b
+// (winograd_internal.h).
 constexpr float kA = kWinogradA, kB = kWinogradB, kA2 = kA * kA, kB2 = kB * kB;
 constexpr float kZeroScale = 1 / (kA2 * kB2);
 constexpr float kAScale = 1 / (2 * kA2 * (kA2 - kB2)), kBScale = 1 / (2 * kB2 * (kB2 - kA2));

@@ -1,5 +1,6 @@
 #include "parax/base/isa.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -47,26 +48,30 @@ TEST(Isa, LayersGiveTheSameBitsAtAllLevels) {
   ExpectSameAtAllLevels(SoftmaxCrossEntropy({.classes = 37}), {{3, 37}});
 }
 
-TEST(Isa, WinogradGivesTheSameBitsAtAllLevels) {
-  const Dims dims = {2, 32, 13, 14};
-  CompileRequest request = Request({dims});
-  request.implementations.assign(3, "parax:winograd");
-  Values output, gradient, weight_gradient;
-  for (const Isa level : LevelsHere()) {
-    if (level == Isa::kBaseline) continue;
-    const IsaLimit limit(level);
-    LayerRun run(Conv({.in_channels = 32, .out_channels = 48, .kernel = 3, .padding = 1}), request);
-    ASSERT_EQ(run.Forward(), Outcome::kOk);
-    ASSERT_EQ(run.Backward(), Outcome::kOk);
-    if (output.empty()) {
-      output = run.output();
-      gradient = run.input_grad(0);
-      weight_gradient = run.param_grad(0);
+TEST(Isa, WinogradGivesTheSameBitsAtAllLevelsOnAnyNumberOfThreads) {
+  for (const Dims& dims : {Dims{6, 32, 13, 14}, Dims{1, 32, 5, 6}}) {
+    Values output, gradient, weight_gradient;
+    for (const Isa level : LevelsHere()) {
+      if (level == Isa::kBaseline) continue;
+      const IsaLimit limit(level);
+      for (const int threads : {1, 2, 3}) {
+        CompileRequest request = Request({dims}, Mode::kTraining, false, threads);
+        request.implementations.assign(3, "parax:winograd");
+        LayerRun run(Conv({.in_channels = 32, .out_channels = 48, .kernel = 3, .padding = 1}),
+                     request);
+        ASSERT_EQ(run.Forward(), Outcome::kOk);
+        ASSERT_EQ(run.Backward(), Outcome::kOk);
+        if (output.empty()) {
+          output = run.output();
+          gradient = run.input_grad(0);
+          weight_gradient = run.param_grad(0);
+        }
+        const std::string what = fmt::format("{}, {} threads", Name(level), threads);
+        ExpectSameBits(run.output(), output, "output, " + what);
+        ExpectSameBits(run.input_grad(0), gradient, "input gradient, " + what);
+        ExpectSameBits(run.param_grad(0), weight_gradient, "weight gradient, " + what);
+      }
     }
-    const std::string what(Name(level));
-    ExpectSameBits(run.output(), output, "output, " + what);
-    ExpectSameBits(run.input_grad(0), gradient, "input gradient, " + what);
-    ExpectSameBits(run.param_grad(0), weight_gradient, "weight gradient, " + what);
   }
 }
 
@@ -97,8 +102,9 @@ Isa IsaOfOnednn() {
 // Each exits with the level it finds.
 TEST(IsaDeathTest, ObeysOnednnsVariableAsOnednnDoes) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto level_under = [](const char* value) {
-    setenv("ONEDNN_MAX_CPU_ISA", value, 1);
+  const auto level_under = [](const char* value, const char* older = nullptr) {
+    if (value != nullptr) setenv("ONEDNN_MAX_CPU_ISA", value, 1);
+    if (older != nullptr) setenv("DNNL_MAX_CPU_ISA", older, 1);
     std::exit(CurrentIsa() == IsaOfOnednn() ? static_cast<int>(CurrentIsa()) : 9);
   };
   const int avx2 = __builtin_cpu_supports("avx2") ? 1 : 0;
@@ -113,6 +119,8 @@ TEST(IsaDeathTest, ObeysOnednnsVariableAsOnednnDoes) {
                                                           {"unheard-of", avx512}}) {
     EXPECT_EXIT(level_under(value), ::testing::ExitedWithCode(level), "") << value;
   }
+  EXPECT_EXIT(level_under(nullptr, "SSE41"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(level_under("AVX2", "SSE41"), ::testing::ExitedWithCode(avx2), "");
 }
 
 }  // namespace

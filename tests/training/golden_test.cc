@@ -48,7 +48,7 @@ double RelativeError(const std::vector<float>& found, const std::vector<float>& 
   return std::sqrt(difference / size);
 }
 
-// Layouts are a choice of the plan: every test runs with both.
+// Layouts and Winograd are choices of the plan: every test runs with all four.
 class GoldenTest : public testing::TestWithParam<std::tuple<bool, bool>> {
  protected:
   static void UseKernels(TrainerOptions& options) {
