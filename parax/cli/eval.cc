@@ -77,6 +77,7 @@ int RunEval(const Options& options) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const LossResult& total = report.total;
+  if (!total.finite) Fail("the network's outputs are not finite: these weights are of no use");
   const double rate = static_cast<double>(total.count) / seconds;
   const auto confusion = ConfusionMatrix(report, model.config.classes.size());
   if (options.json) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <new>
 
 #include "parax/base/error.h"
 #include "parax/base/log.h"
@@ -39,6 +40,10 @@ int main(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     parax::LogLine(parax::LogLevel::kError, fmt::format("cannot use {}: {}", error.path1().string(),
                                                         error.code().message()));
+    return 1;
+  } catch (const std::bad_alloc&) {
+    parax::LogLine(parax::LogLevel::kError,
+                   "out of memory: see `ulimit -v`, the cgroup's limit, and `parax plan`");
     return 1;
   } catch (const std::exception& error) {
     parax::LogLine(parax::LogLevel::kError, error.what());

@@ -1,10 +1,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 
 #include "parax/base/error.h"
 #include "parax/base/file.h"
@@ -48,8 +50,11 @@ std::vector<std::string> InputFiles(const std::vector<std::string>& inputs) {
   std::vector<std::string> files;
   for (const std::string& input : inputs) {
     if (input == "-") {
-      for (std::string line; std::getline(std::cin, line);) {
-        if (!line.empty()) files.push_back(line);
+      std::istringstream list(std::string(std::istreambuf_iterator<char>(std::cin), {}));
+      // `find -print0` ends names so that they may hold line breaks.
+      const char end = list.view().find('\0') == std::string_view::npos ? '\n' : '\0';
+      for (std::string name; std::getline(list, name, end);) {
+        if (!name.empty()) files.push_back(name);
       }
     } else if (fs::is_directory(input)) {
       AddFolder(input, files);
@@ -138,6 +143,9 @@ int PredictNpy(const Options& options, const LoadedModel& model, const std::stri
   if (array.shape.size() != 4 || array.shape[1] != 3 || array.shape[2] != size ||
       array.shape[3] != size || array.shape[0] < 1) {
     Fail("{} must be of shape (N, 3, {}, {}), N at least 1", input, size, size);
+  }
+  if (!std::ranges::all_of(array.values, [](float v) { return std::isfinite(v); })) {
+    Fail("{} holds values that are not finite", input);
   }
   const int64_t n = array.shape[0], pixels = size * size;
   std::vector<float> nhwc(array.values.size());

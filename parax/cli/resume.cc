@@ -121,6 +121,7 @@ std::string ToJson(const RunState& state) {
   nlohmann::ordered_json json = {{"format", 1},
                                  {"step", state.step},
                                  {"samples", state.samples},
+                                 {"data", state.data},
                                  {"evaluations_without_better", state.evaluations_without_better},
                                  {"seconds", state.seconds},
                                  {"config", state.config_toml}};
@@ -137,8 +138,10 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
     const nlohmann::json json = nlohmann::json::parse(text);
     if (json.at("format") != 1) Fail("{}: format {} is not 1", where, json.at("format").dump());
     RunState state;
+    if (!json.at("step").is_number_unsigned()) Fail("{}: \"step\" is no step's number", where);
     json.at("step").get_to(state.step);
     json.at("samples").get_to(state.samples);
+    state.data = json.value("data", "");
     json.at("evaluations_without_better").get_to(state.evaluations_without_better);
     json.at("seconds").get_to(state.seconds);
     json.at("config").get_to(state.config_toml);

@@ -12,6 +12,7 @@ namespace parax {
 struct RunState {
   uint64_t step = 0;
   int64_t samples = 0;  // training images
+  std::string data;     // DataDigest of them; "": not known
   std::optional<BestRecord> best;
   int evaluations_without_better = 0;
   std::optional<MetricPoint> owed;  // of `step`: stopped by a signal before its evaluation

@@ -57,7 +57,7 @@ void TrainRun::WriteFinalReport() const {
   content.machine = MachineFacts(setup_, memory_);
   content.metrics = ReadMetrics(o.out / "metrics.jsonl");
   content.classes = setup_.config.classes;
-  content.usage = UsageLines(setup_, NewestCheckpoint());
+  if (saved_ > 0) content.usage = UsageLines(setup_, NewestCheckpoint());
   content.summary = {{"steps", fmt::format("{} of {}", trainer_->iteration(), setup_.total_steps)},
                      {"training time", HumanTime(state_.seconds)},
                      {"images/s", fmt::format("{:.1f}", progress_->ImagesPerSecond())}};
@@ -149,12 +149,16 @@ int TrainRun::Finish(bool interrupted) {
       fmt::print("SHA-256 of {}/model.safetensors: {}\n", Printable(checkpoint.string()),
                  summary["sha256"].get<std::string>());
     }
-    for (const std::string& line : UsageLines(setup_, checkpoint)) fmt::print("  {}\n", line);
+    if (saved_ > 0) {
+      for (const std::string& line : UsageLines(setup_, checkpoint)) fmt::print("  {}\n", line);
+    }
   }
   if (save_failed_) {
-    LogLine(LogLevel::kError,
-            fmt::format("the last state is not saved; the newest whole checkpoint is {}",
-                        saved_ == 0 ? "none yet" : fmt::format("step {}", saved_)));
+    LogLine(
+        LogLevel::kError,
+        fmt::format("the last state is not saved; {}",
+                    saved_ == 0 ? "there is no checkpoint"
+                                : fmt::format("the newest whole checkpoint is step {}", saved_)));
     return 1;
   }
   return interrupted ? 130 : 0;

@@ -36,6 +36,11 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
     FailUsage("--resume: the run had {} training images, {} has {}: give it the same data",
               state_.samples, setup_.options.data, setup_.trainer.train.samples);
   }
+  const std::string data = DataDigest(setup_.dataset.train);
+  if (resume && !state_.data.empty() && state_.data != data) {
+    FailUsage("--resume: {} holds other training images than the run's data did: give it the same",
+              setup_.options.data);
+  }
   if (resume && ParseModelConfig(resume->content.config_json, "config.json").classes !=
                     setup_.config.classes) {
     FailUsage("--resume: {} has other classes than the run's data had", setup_.options.data);
@@ -47,6 +52,7 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
     state_.evaluations_without_better = 0;
   }
   state_.samples = setup_.trainer.train.samples;
+  state_.data = data;
   state_.config_toml = ToToml(setup_.options);
   seconds_before_ = state_.seconds;
   CheckMemory();
@@ -95,11 +101,15 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
       FailUsage("--layout {} contradicts --plan {}, which is of the other layout: leave one out",
                 o.layout, o.plan.string());
     }
+    if (o.given.contains("winograd") && o.winograd != setup_.trainer.plan.winograd) {
+      FailUsage("--winograd {} contradicts --plan {}: leave one out", o.winograd, o.plan.string());
+    }
   }
   const std::string wanted_hash =
       setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();
   if (!wanted_hash.empty()) {
     const bool checked = std::exchange(setup_.trainer.blocked, setup_.trainer.plan.blocked);
+    setup_.trainer.winograd = setup_.trainer.plan.winograd;
     if (setup_.trainer.blocked != checked) CheckMemory();
     if (setup_.trainer.plan.machine != MachineKey()) {
       Warn(
@@ -110,7 +120,13 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
     }
   }
   if (wanted_hash.empty() && o.layout == "auto") ChooseLayout();
-  trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
+  try {
+    trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
+  } catch (const Error& error) {
+    if (setup_.trainer.plan.plans.empty()) throw;
+    Fail("the plan {} is not one of this network, batch and machine: {}", o.plan.string(),
+         error.what());
+  }
   const PlanRecord record = trainer_->Record();
   if (!wanted_hash.empty() && record.Hash() != wanted_hash) {
     Warn("the resolved plan ({}) is not the saved one ({}): results will not be the same bits",
@@ -232,7 +248,7 @@ void TrainRun::Evaluate() {
     point_->extra["val_top5"] = total.top5();
   }
   const double value = setup_.options.best_metric == "loss" ? total.mean_loss() : total.accuracy();
-  improved_ = IsBetter(value);
+  improved_ = total.finite && IsBetter(value);
   if (improved_) {
     state_.best = BestRecord{static_cast<int64_t>(evaluated_), setup_.options.best_metric, value};
     state_.evaluations_without_better = 0;

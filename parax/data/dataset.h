@@ -46,6 +46,10 @@ class Split {
   uint64_t total_bytes_ = 0;
 };
 
+// Of what training sees in a split: its images' labels, sizes and fingerprints in order, not where
+// they lie. Hexadecimal; "" of an empty split.
+std::string DataDigest(const Split& split);
+
 // Files given one by one (prediction); every label is -1.
 Split SplitFromFiles(const std::vector<std::string>& paths);
 

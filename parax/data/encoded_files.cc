@@ -7,10 +7,19 @@
 #include <cerrno>
 #include <cstring>
 
+#include "parax/base/error.h"
+
 namespace parax {
 namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 30;  // no photograph is larger
+
+// What is no fault of the file must not make another image take its place.
+void FailOnShortage(const std::string& path) {
+  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+    Fail("cannot read {}: {}", path, std::strerror(errno));
+  }
+}
 
 // Reads the whole file; empty, or what went wrong.
 std::string ReadWhole(int fd, std::vector<std::byte>& out) {
@@ -51,6 +60,7 @@ std::span<const std::byte> EncodedFiles::Read(int64_t i, Buffer& buffer, std::st
   split_.Path(i, buffer.path);
   // O_NONBLOCK: a file replaced by a named pipe must not hang us.
   const int fd = open(buffer.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) FailOnShortage(buffer.path);
   why = fd < 0 ? std::strerror(errno) : ReadWhole(fd, buffer.bytes);
   if (fd >= 0) close(fd);
   if (!why.empty()) return {};

@@ -1,5 +1,7 @@
 #include <filesystem>
+#include <span>
 
+#include "parax/base/sha256.h"
 #include "parax/data/dataset.h"
 
 namespace parax {
@@ -42,6 +44,17 @@ std::vector<int64_t> Split::ClassCounts(size_t classes) const {
   std::vector<int64_t> counts(classes);
   for (const File& file : files_) ++counts[static_cast<size_t>(file.label)];
   return counts;
+}
+
+std::string DataDigest(const Split& split) {
+  if (split.empty()) return "";
+  Sha256 digest;
+  for (int64_t i = 0; i < split.size(); ++i) {
+    const uint64_t image[] = {static_cast<uint64_t>(split.label(i)), split.bytes(i),
+                              split.fingerprint(i)};
+    digest.Update(std::as_bytes(std::span(image)));
+  }
+  return digest.Finish().substr(0, 16);
 }
 
 Split SplitFromFiles(const std::vector<std::string>& paths) {

@@ -47,9 +47,9 @@ Implementations PlanRecord::For(Mode mode, int64_t batch) const {
 }
 
 std::string PlanRecord::ToJson() const {
-  const nlohmann::json json = {{"format", 1},        {"machine", machine}, {"blocked", blocked},
-                               {"threads", threads}, {"plans", plans},     {"layouts", layouts},
-                               {"hash", Hash()}};
+  const nlohmann::json json = {{"format", 1},          {"machine", machine}, {"blocked", blocked},
+                               {"winograd", winograd}, {"threads", threads}, {"plans", plans},
+                               {"layouts", layouts},   {"hash", Hash()}};
   return json.dump(1);
 }
 
@@ -60,6 +60,7 @@ PlanRecord PlanRecord::FromJson(const std::string& text, const std::string& wher
     PlanRecord record;
     json.at("machine").get_to(record.machine);
     json.at("blocked").get_to(record.blocked);
+    record.winograd = json.value("winograd", true);
     json.at("threads").get_to(record.threads);
     json.at("plans").get_to(record.plans);
     json.at("layouts").get_to(record.layouts);

@@ -11,6 +11,7 @@ namespace parax {
 // A later run with the same record, seed, data and instances computes the same bits.
 struct PlanRecord {
   bool blocked = false;
+  bool winograd = true;                          // as TrainerOptions had it
   int threads = 1;                               // an instance
   std::string machine;                           // MachineKey() of where it was resolved
   std::map<std::string, Implementations> plans;  // by "training:32", "evaluation:64"

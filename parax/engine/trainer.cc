@@ -120,6 +120,7 @@ void Trainer::Resume(uint64_t iteration, const TensorMap& optimizer, const Tenso
 PlanRecord Trainer::Record() const {
   PlanRecord record;
   record.blocked = options_.blocked;
+  record.winograd = options_.winograd;
   record.threads = static_cast<int>(options_.seats[0].pus.size());
   record.machine = MachineKey();
   for (const auto& plan : plans_) record.Take(*plan);

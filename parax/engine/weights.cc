@@ -146,6 +146,13 @@ TensorMap StrictLoad(const Graph& graph, TensorMap file, std::string_view source
   DropBatchCounts(file);
   const std::string differences = Differences(Shapes(graph), file);
   if (!differences.empty()) Fail("{} does not fit the model: {}", source, differences);
+  for (const auto& [name, tensor] : file) {
+    const bool variance = name.ends_with(".running_var");
+    const auto bad = std::ranges::find_if(
+        tensor.values, [&](float v) { return !std::isfinite(v) || (variance && v < 0); });
+    if (bad != tensor.values.end())
+      Fail("{}: {} holds {}: not a trained model", source, name, *bad);
+  }
   return file;
 }
 

@@ -1,6 +1,7 @@
 #include "parax/numa/topology.h"
 
 #include <hwloc.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <map>
@@ -67,6 +68,13 @@ Bitmap Affinity(const HwlocTopology& hwloc, const std::filesystem::path& root) {
   } else if (hwloc_topology_is_thissystem(hwloc.get()) != 0 &&
              hwloc_get_cpubind(hwloc.get(), mask.get(), HWLOC_CPUBIND_THREAD) != 0) {
     hwloc_bitmap_fill(mask.get());
+  }
+  // Under OMP_PROC_BIND libgomp has bound this thread to one place before main; the places together
+  // are what the process may use.
+  for (int place = 0; root == "/" && place < omp_get_num_places(); ++place) {
+    std::vector<int> pus(static_cast<size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, pus.data());
+    for (const int pu : pus) hwloc_bitmap_set(mask.get(), static_cast<unsigned>(pu));
   }
   return mask;
 }

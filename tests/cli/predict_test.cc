@@ -135,6 +135,8 @@ TEST(Predict, WorksFromTheRunFolderAlone) {
   ASSERT_EQ(two.size(), 2u);
   EXPECT_EQ(two[0]["predictions"][0]["class"], kRed);
   EXPECT_EQ(two[1], rows[0]) << "the same whatever stands beside it";
+  using namespace std::string_literals;
+  EXPECT_EQ(predict({"-", "--format", "json"}, red + "\0"s + blue + "\0"s).out, listed.out);
 
   // What can't be read is named; the others are still predicted.
   std::ofstream(folder.path() / "broken.jpg") << "no image";
@@ -250,6 +252,19 @@ TEST(Program, TellsWithoutRunning) {
 }
 
 // A path that leads nowhere, as a folder that may not be searched: in one line of ours.
+// OpenMP binds the program to one core before it begins, which is not what it may use.
+TEST(Program, SeesTheWholeMachineUnderOpenmpBinding) {
+  const TemporaryFolder folder;
+  const auto cores = [&] {
+    return json::parse(RunProgram(folder.path(), {"topo", "--json"}).out).at("seats");
+  };
+  const json free = cores();
+  setenv("OMP_PROC_BIND", "true", 1);
+  const json bound = cores();
+  unsetenv("OMP_PROC_BIND");
+  EXPECT_EQ(bound, free);
+}
+
 TEST(Program, NamesThePathThatCannotBeUsed) {
   const TemporaryFolder folder;
   MakeData(folder.path() / "data");

@@ -1,7 +1,10 @@
+#include "parax/cli/resume.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "parax/base/error.h"
 #include "parax/base/file.h"
 #include "parax/engine/checkpoint.h"
 #include "tests/cli/program.h"
@@ -112,7 +115,15 @@ TEST(Resume, SaysWhatCannotBe) {
   fs::create_directories(folder.path() / "other/checkpoints");
   fs::copy(folder.path() / "run/checkpoints/step-2", folder.path() / "other/checkpoints/step-2");
   refused({"--out", "run", "--resume", "other"}, "run holds another run than other");
-  // Other data: another number of images, or as many of other classes.
+  // Other data: an image that is another, as many of other classes, another number of images.
+  const fs::path image = folder.path() / "data/train/blue/00.png";
+  const std::string blue = ReadFile(image);
+  fs::copy_file(folder.path() / "data/train" / testing::kRed / "00.png", image,
+                fs::copy_options::overwrite_existing);
+  fs::remove(folder.path() / "data/parax-index.bin");
+  refused({"--out", "run", "--resume"}, "other training images");
+  WriteFileAtomically(image, blue);
+  fs::remove(folder.path() / "data/parax-index.bin");
   fs::rename(folder.path() / "data/train/blue", folder.path() / "data/train/green");
   fs::rename(folder.path() / "data/val/blue", folder.path() / "data/val/green");
   refused({"--out", "run", "--resume"}, "other classes");
@@ -134,6 +145,17 @@ TEST(Resume, ChecksTheOptionsOfTheRun) {
   const ProgramResult result = RunProgram(folder.path(), {"train", "--out", "edited", "--resume"});
   EXPECT_EQ(result.status, 2);
   EXPECT_TRUE(Holds(result.err, "--keep is 0")) << result.err;
+}
+
+TEST(Resume, RefusesAStepThatIsNone) {
+  RunState state;
+  state.step = 3;
+  EXPECT_EQ(ParseRunState(ToJson(state), "x").step, 3u);
+  for (const char* step : {"-1", "1e300", "2.5", "\"3\""}) {
+    std::string text = ToJson(state);
+    text.replace(text.find("\"step\": 3"), 9, std::string("\"step\": ") + step);
+    EXPECT_THROW(ParseRunState(text, "x"), Error) << step;
+  }
 }
 
 TEST(Resume, AutoStartsOrGoesOn) {

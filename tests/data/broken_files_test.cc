@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "image_writer.h"
+#include "parax/base/error.h"
+#include "parax/data/encoded_files.h"
 #include "pipeline_harness.h"
 
 // Files that pass the look at indexing and fail when they are decoded.
@@ -62,6 +65,20 @@ TEST(BrokenFilesTest, TooManyBrokenFilesEndTheRun) {
   EXPECT_EQ(stop.outcome(), Outcome::kInputFailed);
   EXPECT_NE(source->ErrorLine().find("4 of 30 images cannot be decoded"), std::string::npos)
       << source->ErrorLine();
+}
+
+TEST(BrokenFilesTest, AShortageOfDescriptorsIsNoFaultOfTheFile) {
+  Images images(3);
+  EncodedFiles files(images.data.train, 0);
+  EncodedFiles::Buffer buffer;
+  std::string why;
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_THROW((void)files.Read(0, buffer, why), Error);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_FALSE(files.Read(0, buffer, why).empty());
 }
 
 // A crop above the damage is decoded, another is not: no epoch may hang on what others met.

@@ -81,6 +81,17 @@ TEST(Weights, StrictLoadTakesExactlyTheGraphsTensors) {
   EXPECT_EQ(loaded.at("fc.bias").values, file.at("fc.bias").values);
 }
 
+TEST(Weights, WhatIsNoNumberOrNoVarianceIsRefused) {
+  for (const auto& [name, value] : {std::pair{"conv1.weight", NAN},
+                                    {"bn1.running_mean", INFINITY},
+                                    {"bn1.running_var", -1.0f}}) {
+    TensorMap file = InitTensors(Small(), 1);
+    file.at(name).values[3] = value;
+    EXPECT_THAT(ErrorOf([&] { StrictLoad(Small(), file, "w.safetensors"); }),
+                HasSubstr(std::string("w.safetensors: ") + name + " holds "));
+  }
+}
+
 // Case N.
 TEST(Weights, OneErrorNamesAllDifferences) {
   const Graph graph = Small();
