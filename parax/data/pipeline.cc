@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -91,7 +92,7 @@ class ImagePipeline final : public InputSource {
         binding_(arena_, options.worker_pus),
         workers_([this] { return std::make_unique<SampleDecoder::Worker>(options_.transform); }) {
     for (int leaf = 0; leaf < options.plan.leaves; ++leaf) MakeRing(leaf);
-    turn_.store(0, std::memory_order_release);
+    handed_.fetch_add(1, std::memory_order_release);
     dispatcher_ = std::thread([this] { Dispatch(); });
   }
 
@@ -99,6 +100,7 @@ class ImagePipeline final : public InputSource {
     closing_.store(true, std::memory_order_release);
     bell_.Ring();
     dispatcher_.join();
+    (void)handed_.load(std::memory_order_acquire);
   }
 
   Outcome Acquire(int leaf, MicroBatch& batch) noexcept override {
@@ -129,6 +131,19 @@ class ImagePipeline final : public InputSource {
     return error_;
   }
 
+  // The stages, called by oneTBB: takes a chunk, decodes it.
+  Chunk operator()(tbb::flow_control& control) {
+    Chunk chunk;
+    (void)handed_.load(std::memory_order_acquire);
+    if (!NextChunk(chunk)) control.stop();
+    handed_.fetch_add(1, std::memory_order_release);
+    return chunk;
+  }
+  void operator()(const Chunk& chunk) {
+    Decode(chunk);
+    handed_.fetch_add(1, std::memory_order_release);
+  }
+
   size_t memory_bytes() const override {
     size_t bytes = samples_.memory_bytes();
     for (const Ring& ring : rings_) bytes += ring.memory.mapped_bytes();
@@ -152,9 +167,9 @@ class ImagePipeline final : public InputSource {
   std::deque<Ring> rings_;  // a leaf each; Ring can't move
   Bell bell_;               // rung by every Release
   std::atomic<bool> closing_{false};
-  // Hands what NextChunk works on from one thread to the next. oneTBB's serial filter does so too,
-  // but ThreadSanitizer cannot look into its library.
-  std::atomic<uint64_t> turn_{0};
+  // Hands what oneTBB's threads work on from one to the next, and to the destructor. oneTBB does so
+  // too, but ThreadSanitizer cannot look into its library.
+  std::atomic<uint64_t> handed_{0};
   mutable std::mutex error_mutex_;
   std::string error_;
 
@@ -199,18 +214,12 @@ void ImagePipeline::MakeRing(int leaf) {
 // always carried to its end by the thread that took it, so the one that waits for work (inside
 // NextChunk) never holds any.
 void ImagePipeline::Dispatch() {
-  const auto take = [this](tbb::flow_control& control) {
-    Chunk chunk;
-    if (!NextChunk(chunk)) control.stop();
-    return chunk;
-  };
-  const auto decode = [this](const Chunk& chunk) { Decode(chunk); };
   try {
     arena_.execute([&] {
       tbb::parallel_pipeline(
           static_cast<size_t>(options_.workers),
-          tbb::make_filter<void, Chunk>(tbb::filter_mode::serial_in_order, take) &
-              tbb::make_filter<Chunk, void>(tbb::filter_mode::parallel, decode));
+          tbb::make_filter<void, Chunk>(tbb::filter_mode::serial_in_order, std::ref(*this)) &
+              tbb::make_filter<Chunk, void>(tbb::filter_mode::parallel, std::ref(*this)));
     });
   } catch (const std::exception& error) {
     Fail(error.what());
@@ -233,7 +242,6 @@ Ring* ImagePipeline::EarliestRing(int& leaf) {
 }
 
 bool ImagePipeline::NextChunk(Chunk& chunk) {
-  const uint64_t turn = turn_.load(std::memory_order_acquire);
   Ring* ring = nullptr;
   for (;;) {
     if (over()) return false;
@@ -264,7 +272,6 @@ bool ImagePipeline::NextChunk(Chunk& chunk) {
     ++ring->next_number;
     ring->next_offset = 0;
   }
-  turn_.store(turn + 1, std::memory_order_release);
   return true;
 }
 
