@@ -3,9 +3,11 @@
 add_library(parax_flags INTERFACE)
 target_compile_options(parax_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
                                              -ffp-contract=off
-                                             -Wno-restrict)  # GCC 12: false alarms on std::string
+                                             $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # GCC 12: false alarms on std::string
 target_include_directories(parax_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+set(PARAX_TEST_TIMEOUT 300)
 if(PARAX_SANITIZE)
+  set(PARAX_TEST_TIMEOUT 1800)  # code is some ten times slower
   target_compile_options(parax_flags INTERFACE -fsanitize=${PARAX_SANITIZE} -fno-omit-frame-pointer
                                                -fno-sanitize-recover=all -g1)
   target_link_options(parax_flags INTERFACE -fsanitize=${PARAX_SANITIZE})
@@ -27,5 +29,5 @@ function(parax_test name)
   gtest_discover_tests(test_${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
                        DISCOVERY_TIMEOUT 120
                        # Threads that outnumber the cores must sleep while they wait, not spin.
-                       PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
+                       PROPERTIES TIMEOUT ${PARAX_TEST_TIMEOUT} ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
 endfunction()
