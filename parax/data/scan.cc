@@ -71,6 +71,18 @@ void ReadFolder(const fs::path& path, FolderRecord& folder) {
   if (folder.names.size() > UINT32_MAX) Fail("{} holds too many files", path.string());
 }
 
+// The root and the folders between it and `top`: no link may lead back to them.
+std::vector<FolderId> FoldersAbove(const fs::path& root, const fs::path& top) {
+  std::vector<FolderId> ids;
+  fs::path path = root;
+  for (const fs::path& name : top) {
+    struct stat info {};
+    if (stat(path.c_str(), &info) == 0) ids.emplace_back(info.st_dev, info.st_ino);
+    path /= name;
+  }
+  return ids;
+}
+
 // Appends the folder and what is below it to `out`. A record of ours with all files unread, or a
 // known one (marked in `reused`).
 void ListTree(Walk& walk, std::string relative, std::vector<FolderId>& above, Index& out,
@@ -118,7 +130,7 @@ Index ScanFolders(const fs::path& root, const std::vector<std::string>& tops, In
   std::vector<Index> trees(tops.size());
   std::vector<std::vector<bool>> reused(tops.size());
   ParallelFor(tops.size(), [&](size_t i) {
-    std::vector<FolderId> above;
+    std::vector<FolderId> above = FoldersAbove(root, tops[i]);
     ListTree(walk, tops[i], above, trees[i], reused[i]);
   });
 

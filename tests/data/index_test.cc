@@ -159,6 +159,19 @@ TEST(IndexTest, FollowsLinksAndEndsOnLoops) {
   EXPECT_NE(notes[0].find("leads back"), std::string::npos);
 }
 
+TEST(IndexTest, NoLinkLeadsBackToTheRootOrASplit) {
+  const TemporaryFolder folder;
+  folder.Write("train/a/1.jpg", SmallJpeg("1"));
+  folder.Write("train/b/2.jpg", SmallJpeg("2"));
+  fs::create_directory_symlink("..", folder / "train/a/split");
+  fs::create_directory_symlink("../..", folder / "train/b/root");
+  bool changed = false;
+  std::vector<std::string> notes;
+  const Index index = ScanFolders(folder.path(), {"train/a", "train/b"}, {}, changed, notes);
+  EXPECT_EQ(index.size(), 2u);
+  EXPECT_EQ(notes.size(), 2u);
+}
+
 TEST(IndexFileTest, IsKeptInTheRootAndDamageIsRepaired) {
   const TemporaryFolder folder;
   for (int i = 0; i < 3; ++i)
