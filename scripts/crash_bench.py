@@ -66,7 +66,7 @@ def last_step(run):
 def state(run):
     """state.json without times and places."""
     content = json.loads((checkpoint(run) / "state.json").read_text())
-    del content["seconds"]
+    del content["seconds"], content["command"]
     content["config"] = [line for line in content["config"].split("\n")
                          if line.split(" = ")[0] not in FREE]
     return content

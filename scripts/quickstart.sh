@@ -4,6 +4,7 @@
 #   scripts/quickstart.sh [flags of parax train]      e.g. --epochs 20 --seed 3
 set -euo pipefail
 cd "$(dirname "$0")/.."
+echo "quickstart: set-up, build and training take about five minutes on two cores"
 scripts/setup.sh
 cmake --preset release -DPARAX_TESTS=OFF
 cmake --build --preset release --target parax

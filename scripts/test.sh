@@ -26,6 +26,8 @@ if [ -s "$report" ]; then
   total=$(count tests) failed=$(count failures) skipped=$(count skipped)
   if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1 total=$((total + 1)); fi
   closed=yes
+  [ "$skipped" = 0 ] || echo "why tests were skipped:"
+  sed -n '/: Skipped$/{n;s/^/  /p}' "$report" | sort | uniq
   echo "$((total - failed - skipped)) passed, $failed failed, $skipped skipped"
 fi
 exit "$status"

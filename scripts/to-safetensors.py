@@ -15,7 +15,10 @@ import pathlib
 import struct
 import sys
 
-import torch
+try:
+    import torch
+except ImportError:
+    sys.exit("to-safetensors.py needs PyTorch: pip install torch")
 
 WRAPPERS = ("model_state_dict", "state_dict", "model_state", "model", "net")
 PREFIXES = ("module.", "_orig_mod.")

@@ -109,6 +109,9 @@ void CheckNumbers(const Options& o) {
               fmt::join(o.colour_jitter, " "));
   }
   for (const double epoch : o.lr_steps) AtLeast("lr-steps", epoch, 0.0);
+  if (!std::ranges::is_sorted(o.lr_steps)) {
+    FailUsage("--lr-steps is {}; the epochs must rise", fmt::join(o.lr_steps, " "));
+  }
   for (const auto& [flag, value] : {std::pair{"epsilon", o.epsilon}, {"trust", o.trust}}) {
     if (!(value > 0)) FailUsage("--{} is {}; it must be above 0", flag, value);
   }

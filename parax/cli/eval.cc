@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "parax/base/error.h"
+#include "parax/base/file.h"
 #include "parax/base/log.h"
 #include "parax/base/text.h"
 #include "parax/cli/commands.h"
+#include "parax/cli/resume.h"
 #include "parax/cli/session.h"
 #include "parax/cli/train_report.h"
 #include "parax/data/pipeline.h"
@@ -16,6 +18,28 @@ namespace {
 
 constexpr int64_t kMicroBatch = 32;
 constexpr size_t kMostPrintedClasses = 20;
+
+// The run's own data is split as the run split it, lest training images are measured. Any other
+// folder of class folders is measured whole.
+Dataset OpenForEvaluation(const LoadedModel& model, const Options& options) {
+  DatasetOptions data;
+  data.classes = model.config.classes;
+  data.strict = options.strict_data;
+  std::string digest;
+  const std::filesystem::path file = model.checkpoint / "state.json";
+  if (std::filesystem::exists(file)) {
+    const RunState state = ParseRunState(ReadFile(file), file.string());
+    const Options run = FromToml(state.config_toml, file.string());
+    data.seed = run.seed;
+    data.val_split = run.val_split;
+    digest = state.data;
+  }
+  Dataset dataset = OpenDataset(options.data, data);
+  const bool own = !digest.empty() && DataDigest(dataset.train) == digest;
+  if ((own && !dataset.val.empty()) || !(dataset.flat || data.val_split)) return dataset;
+  data.val_split = dataset.flat ? std::optional(0.0) : std::nullopt;
+  return OpenDataset(options.data, data);
+}
 
 const Split& ChosenSplit(const Dataset& dataset, const std::string& name) {
   const Split& split = name == "val" ? dataset.val : name == "test" ? dataset.test : dataset.train;
@@ -56,13 +80,11 @@ int RunEval(const Options& options) {
   if (options.data.empty()) FailUsage("--data is missing: a folder of class folders");
   LoadedModel model = LoadModel(options.model);
   Info("{}", model.line);
-  DatasetOptions data;
-  data.classes = model.config.classes;
-  data.strict = options.strict_data;
-  const Dataset dataset = OpenDataset(options.data, data);
+  const Dataset dataset = OpenForEvaluation(model, options);
   for (const std::string& note : dataset.notes) Info("{}", note);
   for (const std::string& warning : dataset.warnings) Warn("{}", warning);
-  const Split& split = ChosenSplit(dataset, options.split);
+  const bool whole = dataset.flat && !dataset.held_out && !options.given.contains("split");
+  const Split& split = whole ? dataset.train : ChosenSplit(dataset, options.split);
 
   const Machine machine = PlanMachine(options);
   Info("{}", MachineLine(machine));
@@ -70,8 +92,8 @@ int RunEval(const Options& options) {
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
   Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
-  const auto input = EvaluationSource(machine, model.config, options, split, batches,
-                                      /*mark_broken=*/false, trainer.stop());
+  const auto input =
+      EvaluationSource(machine, model.config, options, split, batches, trainer.stop());
   const auto begin = Clock::now();
   const EvalReport report = trainer.Evaluate(batches, *input, false);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -89,8 +111,8 @@ int RunEval(const Options& options) {
     return 0;
   }
   fmt::print("{} images of {}: top-1 {:.2f} %, top-5 {:.2f} %, loss {:.4f} ({:.1f} images/s)\n",
-             total.count, options.split, 100 * total.accuracy(), 100 * total.top5(),
-             total.mean_loss(), rate);
+             total.count, whole ? options.data : options.split, 100 * total.accuracy(),
+             100 * total.top5(), total.mean_loss(), rate);
   if (model.config.classes.size() <= kMostPrintedClasses) {
     PrintConfusion(confusion, model.config.classes);
   }

@@ -9,6 +9,7 @@
 #include "parax/base/error.h"
 #include "parax/cli/flags_internal.h"
 #include "parax/cli/toml.h"
+#include "parax/models/resnet.h"
 
 namespace parax {
 namespace {
@@ -126,8 +127,9 @@ std::vector<Flag> MakeFlags() {
   const unsigned all = runs | kPlan | kTopo;
   std::vector<Flag> flags = {
       For("model,m", &O::model, runs | kPlan, basics, "NAME",
-          "network to train (resnet18, resnet50, ...); or, to use a trained one, its run folder or "
-          "checkpoint"),
+          fmt::format("network to train: {}, or resnet:bottleneck:BLOCKS; eval and predict: a run "
+                      "folder or checkpoint",
+                      fmt::join(ModelNames(), " "))),
       For("data,d", &O::data, kTrain | kEval, basics, "FOLDER",
           "folder with train/ and val/, each with a folder of images a class; 'synthetic' for "
           "speed tests"),

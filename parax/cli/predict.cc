@@ -54,6 +54,7 @@ std::vector<std::string> InputFiles(const std::vector<std::string>& inputs) {
       // `find -print0` ends names so that they may hold line breaks.
       const char end = list.view().find('\0') == std::string_view::npos ? '\n' : '\0';
       for (std::string name; std::getline(list, name, end);) {
+        if (end == '\n' && name.ends_with('\r')) name.pop_back();  // a list written on Windows
         if (!name.empty()) files.push_back(name);
       }
     } else if (fs::is_directory(input)) {
@@ -195,8 +196,8 @@ int RunPredict(const Options& options) {
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
   Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
-  const auto input = EvaluationSource(machine, model.config, options, split, batches,
-                                      /*mark_broken=*/true, trainer.stop());
+  const auto input =
+      EvaluationSource(machine, model.config, options, split, batches, trainer.stop());
   const EvalReport report = trainer.Evaluate(batches, *input, false, /*want_logits=*/true);
 
   const auto& classes = model.config.classes;
@@ -219,6 +220,10 @@ int RunPredict(const Options& options) {
     } else {
       csv += CsvRow(files[i], p, classes, top);
     }
+  }
+  if (broken == files.size()) {
+    Fail("none of {} files could be read{}", broken,
+         options.out.empty() ? "" : fmt::format("; {} is not written", options.out.string()));
   }
   Deliver(options,
           json ? rows.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : csv);

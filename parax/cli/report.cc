@@ -70,9 +70,10 @@ std::string Charts(const std::vector<MetricPoint>& m) {
 
 std::string Matrix(const ReportContent& content) {
   const size_t n = content.classes.size();
-  std::string html =
-      "<h2>Confusion matrix</h2>\n<p class=soft>Rows: true class. Columns: what the "
-      "network said.</p>\n<div class=scroll><table class=matrix><tr><th></th><th>right</th>";
+  std::string html = fmt::format(
+      "<h2>Confusion matrix, step {}</h2>\n<p class=soft>Rows: true class. Columns: what the "
+      "network said.</p>\n<div class=scroll><table class=matrix><tr><th></th><th>right</th>",
+      content.evaluated_step);
   for (const std::string& name : content.classes) {
     html += fmt::format("<th class=column>{}</th>", EscapeHtml(name));
   }
@@ -108,8 +109,8 @@ std::string ConfusedPairs(const ReportContent& content) {
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   pairs.resize(std::min(pairs.size(), kMostPairs));
   std::string html =
-      "<h2>Most confused classes</h2>\n<div class=scroll><table><tr><th>true class"
-      "</th><th>taken for</th><th>images</th></tr>\n";
+      fmt::format("<h2>Most confused classes, step {}</h2>\n", content.evaluated_step) +
+      "<div class=scroll><table><tr><th>true class</th><th>taken for</th><th>images</th></tr>\n";
   for (const auto& [count, i] : pairs) {
     html +=
         fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n",

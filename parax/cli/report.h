@@ -23,6 +23,7 @@ struct ReportContent {
   std::vector<std::string> machine, usage;                   // a line each
   std::vector<MetricPoint> metrics;
   std::vector<std::string> classes;
+  uint64_t evaluated_step = 0;     // whose weights made the confusion matrix and the mistakes
   std::vector<int64_t> confusion;  // counts of (true, predicted), row-major; empty: none
   std::vector<ReportMistake> mistakes;
 };

@@ -22,6 +22,18 @@ struct Range {
   }
 };
 
+// Outliers (a first step's loss, a spike) would press the rest of a curve flat: where the highest
+// value lies more than three times as far above the lowest as nearly all others, the range ends
+// closer to these.
+void CutOutliers(Range& range, std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.size() <= 20) return;
+  const auto nearly_all = values.begin() + static_cast<ptrdiff_t>(values.size() * 98 / 100);
+  std::nth_element(values.begin(), nearly_all, values.end());
+  const double height = *nearly_all - range.low;
+  if (height > 0 && range.high - range.low > 3 * height) range.high = range.low + 1.5 * height;
+}
+
 // A round step (1, 2 or 5 times a power of ten) that cuts the range into three to six.
 double RoundStep(double span) {
   const double rough = std::max(span, 1e-300) / 6;
@@ -78,7 +90,8 @@ class Chart {
     return kLeft + (v - x_.low) / (x_.high - x_.low) * (kWidth - kLeft - kRight);
   }
   double Y(double v) const {
-    return kHeight - kBottom - (v - y_.low) / (y_.high - y_.low) * (kHeight - kTop - kBottom);
+    return kHeight - kBottom -
+           (std::min(v, y_.high) - y_.low) / (y_.high - y_.low) * (kHeight - kTop - kBottom);
   }
   std::string Axes(bool percent) const {
     std::string svg;
@@ -123,13 +136,16 @@ class Chart {
 std::string SvgChart(const std::string& title, const std::vector<ReportSeries>& series,
                      bool smooth_first, bool percent) {
   Range x, y;
+  std::vector<double> values;
   for (const ReportSeries& s : series) {
     for (const auto& [step, value] : s.points) {
       x.Take(step);
       y.Take(value);
+      values.push_back(value);
     }
   }
   if (y.high < y.low) return "";
+  if (smooth_first) CutOutliers(y, std::move(values));
   const Chart chart(x, y);
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {} {}\" role=img aria-label=\"{}\">\n<text class=title x={} "

@@ -80,6 +80,9 @@ Options Merge(const Options& now, const RunState& state, const std::string& wher
 std::optional<fs::path> WantedCheckpoint(const Options& options) {
   const fs::path checkpoints = options.out / "checkpoints";
   const bool has_some = !ListCheckpoints(checkpoints).empty();
+  if (fs::exists(options.out / "manifest.json")) {
+    FailUsage("--out {} is a checkpoint: choose a run folder", options.out.string());
+  }
   if (!options.resume) {
     if (has_some) {
       FailUsage("{} holds a run already: add --resume to go on with it, or choose another --out",
@@ -124,6 +127,7 @@ std::string ToJson(const RunState& state) {
                                  {"data", state.data},
                                  {"evaluations_without_better", state.evaluations_without_better},
                                  {"seconds", state.seconds},
+                                 {"command", state.command},
                                  {"config", state.config_toml}};
   if (state.best) {
     json["best"] = {
@@ -144,6 +148,7 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
     state.data = json.value("data", "");
     json.at("evaluations_without_better").get_to(state.evaluations_without_better);
     json.at("seconds").get_to(state.seconds);
+    state.command = json.value("command", "");
     json.at("config").get_to(state.config_toml);
     if (json.contains("best")) {
       const auto& best = json.at("best");

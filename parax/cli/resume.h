@@ -17,6 +17,7 @@ struct RunState {
   int evaluations_without_better = 0;
   std::optional<MetricPoint> owed;  // of `step`: stopped by a signal before its evaluation
   double seconds = 0;               // of training so far, over all sessions
+  std::string command;              // line that started the run
   std::string config_toml;          // the resolved options
 };
 std::string ToJson(const RunState& state);

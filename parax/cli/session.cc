@@ -41,10 +41,14 @@ Machine PlanMachine(const Options& options, int most_instances) {
   machine.topology = DetectTopology();
   SeatRequest request{options.instances, options.cores_per_instance, options.decode_cores};
   machine.plan = PlanSeats(machine.topology, request);
-  if (options.instances == 0 && most_instances > 0 &&
-      static_cast<int>(machine.plan.seats.size()) > most_instances) {
+  const size_t possible = machine.plan.seats.size();
+  if (options.instances == 0 && most_instances > 0 && static_cast<int>(possible) > most_instances) {
     request.instances = most_instances;
     machine.plan = PlanSeats(machine.topology, request);
+    machine.plan.notes.push_back(
+        fmt::format("{} of {} possible instances: there are too few images for more (--instances "
+                    "asks for another number)",
+                    most_instances, possible));
   }
   for (const Domain& domain : machine.topology.domains) {
     // One domain: there is nothing to choose, and mbind may be forbidden (containers).
@@ -147,8 +151,7 @@ TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& confi
 
 std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const ModelConfig& config,
                                               const Options& options, const Split& split,
-                                              const BatchPlan& batches, bool mark_broken,
-                                              StopFlag& stop) {
+                                              const BatchPlan& batches, StopFlag& stop) {
   PipelineOptions pipeline;
   pipeline.plan = batches;
   pipeline.shuffle = false;
@@ -156,7 +159,7 @@ std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const Mode
   pipeline.worker_pus = machine.worker_pus();
   pipeline.leaf_os_nodes = machine.leaf_os_nodes();
   pipeline.transform = EvalTransform(config, options);
-  pipeline.mark_broken = mark_broken;
+  pipeline.mark_broken = true;
   return MakeImagePipeline(split, pipeline, stop);
 }
 
@@ -171,6 +174,7 @@ LoadedModel LoadModel(const std::string& model) {
   loaded.weights = StrictLoad(
       loaded.graph, std::move(averaged ? content.ema : content.model),
       (resolved.checkpoint / (averaged ? "ema.safetensors" : "model.safetensors")).string());
+  loaded.checkpoint = resolved.checkpoint;
   loaded.line = resolved.line + (averaged ? " (averaged weights)" : "");
   return loaded;
 }

@@ -51,8 +51,7 @@ TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& confi
                                 const Options& options, const BatchPlan& batches);
 std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const ModelConfig& config,
                                               const Options& options, const Split& split,
-                                              const BatchPlan& batches, bool mark_broken,
-                                              StopFlag& stop);
+                                              const BatchPlan& batches, StopFlag& stop);
 
 // A checkpoint opened for evaluation or prediction: weights (averaged ones when it has them) and
 // configuration. `line` says which checkpoint was taken and why.
@@ -60,6 +59,7 @@ struct LoadedModel {
   ModelConfig config;
   Graph graph;
   TensorMap weights;
+  std::filesystem::path checkpoint;
   std::string line;
 };
 LoadedModel LoadModel(const std::string& model);

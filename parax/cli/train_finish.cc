@@ -24,7 +24,7 @@ constexpr size_t kWorstMistakes = 24;
 std::vector<ReportMistake> WorstMistakes(const EvalReport& eval, const Split& split) {
   std::vector<size_t> wrong;
   for (size_t i = 0; i < eval.labels.size(); ++i) {
-    if (eval.labels[i] != eval.predicted[i]) wrong.push_back(i);
+    if (eval.read[i] && eval.labels[i] != eval.predicted[i]) wrong.push_back(i);
   }
   std::stable_sort(wrong.begin(), wrong.end(),
                    [&](size_t a, size_t b) { return eval.confidence[a] > eval.confidence[b]; });
@@ -48,21 +48,34 @@ std::string Percent(double fraction) { return fmt::format("{:.2f} %", 100 * frac
 
 }  // namespace
 
+std::filesystem::path TrainRun::UsedWeights() const {
+  std::filesystem::path used = NewestCheckpoint();
+  if (state_.best) {
+    const auto best = Checkpoints() / fmt::format("step-{}", state_.best->step);
+    if (std::filesystem::exists(best)) used = best;
+  }
+  return used / (setup_.trainer.ema_decay > 0 ? "ema.safetensors" : "model.safetensors");
+}
+
 void TrainRun::WriteFinalReport() const {
   const Options& o = setup_.options;
   ReportContent content;
   content.title = fmt::format("{} on {}", setup_.config.model.name, o.data);
-  content.command = o.command_line;
+  content.command = state_.command;
   content.toml = state_.config_toml;
   content.machine = MachineFacts(setup_, memory_);
   content.metrics = ReadMetrics(o.out / "metrics.jsonl");
   content.classes = setup_.config.classes;
-  if (saved_ > 0) content.usage = UsageLines(setup_, NewestCheckpoint());
+  if (saved_ > 0) content.usage = UsageLines(setup_, UsedWeights());
   content.summary = {{"steps", fmt::format("{} of {}", trainer_->iteration(), setup_.total_steps)},
-                     {"training time", HumanTime(state_.seconds)},
-                     {"images/s", fmt::format("{:.1f}", progress_->ImagesPerSecond())}};
+                     {"training time", HumanTime(state_.seconds)}};
+  if (progress_->ImagesPerSecond() > 0) {  // else a finished run was taken up again
+    content.summary.emplace_back("images/s", fmt::format("{:.1f}", progress_->ImagesPerSecond()));
+  }
   if (evaluated_ > 0) {
-    content.summary.emplace_back("validation accuracy", Percent(last_eval_.total.accuracy()));
+    content.summary.emplace_back(fmt::format("validation accuracy, step {}", evaluated_),
+                                 Percent(last_eval_.total.accuracy()));
+    content.evaluated_step = evaluated_;
     content.confusion = ConfusionMatrix(last_eval_, setup_.config.classes.size());
     content.mistakes = WorstMistakes(last_eval_, setup_.selection());
   }
@@ -118,8 +131,8 @@ int TrainRun::Finish(bool interrupted) {
     unless_stopped([&] {
       const double accuracy = EvaluateOn(test).total.accuracy();
       summary["test_accuracy"] = accuracy;
-      Info("test accuracy {} ({} images, weights of the last step)", Percent(accuracy),
-           test.size());
+      Info("test accuracy {} ({} images, {} of the last step)", Percent(accuracy), test.size(),
+           setup_.trainer.ema_decay > 0 ? "averaged weights" : "weights");
     });
     summary["interrupted"] = interrupted;
   }
@@ -140,6 +153,11 @@ int TrainRun::Finish(bool interrupted) {
       fmt::print("validation accuracy {} at step {}\n", Percent(last_eval_.total.accuracy()),
                  evaluated_);
     }
+    if (state_.best && static_cast<uint64_t>(state_.best->step) != evaluated_) {
+      fmt::print("best {} at step {}: {}\n", state_.best->metric, state_.best->step,
+                 state_.best->metric == "accuracy" ? Percent(state_.best->value)
+                                                   : fmt::format("{:.4f}", state_.best->value));
+    }
     if (summary.contains("test_accuracy")) {
       fmt::print("test accuracy {}\n", Percent(summary["test_accuracy"].get<double>()));
     }
@@ -150,7 +168,8 @@ int TrainRun::Finish(bool interrupted) {
                  summary["sha256"].get<std::string>());
     }
     if (saved_ > 0) {
-      for (const std::string& line : UsageLines(setup_, checkpoint)) fmt::print("  {}\n", line);
+      fmt::print("eval and predict use {}:\n", Printable(UsedWeights().string()));
+      for (const std::string& line : UsageLines(setup_, UsedWeights())) fmt::print("  {}\n", line);
     }
   }
   if (save_failed_) {

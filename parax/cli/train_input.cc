@@ -106,8 +106,7 @@ std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Spli
                                              StopFlag& stop) {
   const BatchPlan batches = EvalBatches(
       split.size(), static_cast<int>(setup.machine.plan.seats.size()), setup.eval_micro);
-  return EvaluationSource(setup.machine, setup.config, setup.options, split, batches,
-                          /*mark_broken=*/false, stop);
+  return EvaluationSource(setup.machine, setup.config, setup.options, split, batches, stop);
 }
 
 }  // namespace parax

@@ -32,14 +32,14 @@ TensorMap InitialWeights(const TrainSetup& setup) {
 std::vector<int64_t> ConfusionMatrix(const EvalReport& eval, size_t classes) {
   std::vector<int64_t> counts(classes * classes, 0);
   for (size_t i = 0; i < eval.labels.size(); ++i) {
+    if (!eval.read[i]) continue;
     ++counts[static_cast<size_t>(eval.labels[i]) * classes +
              static_cast<size_t>(eval.predicted[i])];
   }
   return counts;
 }
 
-std::vector<std::string> UsageLines(const TrainSetup& setup,
-                                    const std::filesystem::path& checkpoint) {
+std::vector<std::string> UsageLines(const TrainSetup& setup, const std::filesystem::path& weights) {
   const std::string out = ShellWord(setup.options.out.string());
   const std::string& name = setup.config.model.name;
   std::vector<std::string> lines;
@@ -51,11 +51,11 @@ std::vector<std::string> UsageLines(const TrainSetup& setup,
   lines.push_back(fmt::format("parax train --out {} --resume", out));
   const bool of_torchvision = Resolved(ModelSpec{.name = name}).image_size == 224;
   if (name.starts_with("resnet:") || !of_torchvision) return lines;
-  lines.push_back(fmt::format(
-      "python3 -c \"import sys, torchvision, safetensors.torch as s; m = "
-      "torchvision.models.{}(num_classes={}); "
-      "m.load_state_dict(s.load_file(sys.argv[1]), strict=False)\" {}",
-      name, setup.config.classes.size(), ShellWord((checkpoint / "model.safetensors").string())));
+  lines.push_back(
+      fmt::format("python3 -c \"import sys, torchvision, safetensors.torch as s; m = "
+                  "torchvision.models.{}(num_classes={}); "
+                  "m.load_state_dict(s.load_file(sys.argv[1]))\" {}",
+                  name, setup.config.classes.size(), ShellWord(weights.string())));
   return lines;
 }
 

@@ -54,6 +54,7 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   state_.samples = setup_.trainer.train.samples;
   state_.data = data;
   state_.config_toml = ToToml(setup_.options);
+  if (state_.command.empty()) state_.command = setup_.options.command_line;
   seconds_before_ = state_.seconds;
   CheckMemory();
   Info("{}, peak {} of {}", MachineLine(setup_.machine),
@@ -141,8 +142,10 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
     trainer_->Load(StrictLoad(setup_.graph, std::move(resume->content.model), "model.safetensors"));
     trainer_->Resume(state_.step, resume->content.optimizer, resume->content.ema);
     RecordBest();
-    Info("resuming from {} (step {} of {})", resume->checkpoint.string(), state_.step,
-         setup_.total_steps);
+    const bool finished = state_.step == setup_.total_steps && !state_.owed;
+    Info("{} {} (step {} of {}){}", finished ? "finished already:" : "resuming from",
+         resume->checkpoint.string(), state_.step, setup_.total_steps,
+         finished ? ": nothing is left to train" : "");
   } else if (!o.init_from.empty()) {
     trainer_->Load(InitialWeights(setup_));
   } else {

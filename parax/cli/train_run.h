@@ -45,6 +45,9 @@ class TrainRun {
   void WriteFinalReport() const;
   std::filesystem::path Checkpoints() const { return setup_.options.out / "checkpoints"; }
   std::filesystem::path NewestCheckpoint() const;
+  // The file that eval and predict take of this run folder: the best checkpoint's, else the
+  // newest's.
+  std::filesystem::path UsedWeights() const;
 
   TrainSetup setup_;
   RunState state_;

@@ -41,7 +41,8 @@ void ResolveBatch(TrainSetup& setup, int64_t samples) {
     } else {
       batch = std::max<int64_t>(1, batch / leaves) * leaves;
     }
-    setup.notes.push_back(fmt::format("--batch {} (default for {} instances)", batch, leaves));
+    setup.notes.push_back(fmt::format("--batch {} (default for {} instance{})", batch, leaves,
+                                      leaves == 1 ? "" : "s"));
   }
   if (batch < leaves) {
     FailUsage(
@@ -54,11 +55,11 @@ void ResolveBatch(TrainSetup& setup, int64_t samples) {
     const int64_t unit = group * leaves;
     if (batch % unit != 0) {
       const int64_t below = batch / unit * unit;
-      FailUsage(
-          "--batch {} can't be divided over {} instances in batch-norm groups of {}: use "
-          "{}{} or another --bn-group",
-          batch, leaves, group, below > 0 ? fmt::format("--batch {} or ", below) : "",
-          below + unit);
+      FailUsage("--batch {} can't be divided over {} instances in batch-norm groups of {}: use {}",
+                batch, leaves, group,
+                below > 0
+                    ? fmt::format("--batch {} or {}, or another --bn-group", below, below + unit)
+                    : fmt::format("a --bn-group of at most {}", batch / leaves));
     }
   }
   options.batch = batch;
@@ -164,6 +165,9 @@ void ResolveOptimizer(TrainSetup& setup) {
   schedule.iterations = setup.total_steps;
   if (!o.warmup) o.warmup = Span{5, Span::Unit::kPercent};
   schedule.warmup = std::min(ToSteps(*o.warmup, setup), setup.total_steps);
+  if (schedule.warmup == setup.total_steps) {
+    setup.notes.push_back("--warmup is as long as the run: the peak rate comes only at its end");
+  }
   schedule.final_factor = o.lr_final;
   schedule.gamma = o.lr_gamma;
   for (const double epoch : o.lr_steps) {

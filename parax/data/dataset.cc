@@ -288,6 +288,7 @@ Dataset OpenDataset(const fs::path& root, const DatasetOptions& options) {
   }
   Dataset data;
   data.root = root;
+  data.flat = layout.flat;
   const bool has_train = layout.flat || !layout.train.empty();
   const bool use_val = !layout.val.empty() && !(options.val_split && has_train);
   std::vector<std::string> tops;

@@ -75,6 +75,7 @@ struct Dataset {
   std::vector<std::string> classes;  // a label is an index into these
   Split train, val, test;            // val: for selection; test: only for the end
   bool held_out = false;             // val was taken out of train
+  bool flat = false;                 // the root itself holds the class folders
   std::vector<BrokenFile> broken;    // left out of the splits
   int64_t other_files = 0;           // not named like an image
   int64_t val_in_train = 0;          // images of val (test) whose content is also in train

@@ -287,7 +287,7 @@ void ImagePipeline::Decode(const Chunk& chunk) {
       const int64_t sample = options_.shuffle ? order(position) : position;
       slot.ids[i] = samples_.Decode(sample, static_cast<uint64_t>(chunk.epoch), worker,
                                     slot.images + i * samples_.image_floats());
-      slot.labels[i] = samples_.label(sample);
+      slot.labels[i] = slot.ids[i] < 0 ? -1 : samples_.label(sample);
     }
     if (slot.missing.fetch_sub(chunk.count, std::memory_order_acq_rel) == chunk.count) {
       Complete(chunk, slot);

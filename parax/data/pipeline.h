@@ -27,9 +27,10 @@ struct PipelineOptions {
   MixOptions mix = {};
   int64_t classes = 0;            // needed for mixing only
   size_t keep_encoded_bytes = 0;  // keep the files in memory when all of them fit into so much
-  // What becomes of a file that cannot be decoded. false: the next image of its class takes its
-  // place, the file is named in a warning, and more than 1 % of such files (and more than 3) end
-  // the run. true: a black image whose sample id is -1 - id (prediction).
+  // What becomes of a file that cannot be decoded. false (training): the next image of its class
+  // takes its place. true (evaluation, prediction): a black image without a label, whose sample id
+  // is -1 - id. Such files are named in warnings; where images have labels, more than 1 % of them
+  // (and more than 3) end the run.
   bool mark_broken = false;
   Clock::duration timeout = std::chrono::minutes(10);  // of a leaf's wait for one micro-batch
 };

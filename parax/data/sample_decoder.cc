@@ -9,8 +9,7 @@
 namespace parax {
 namespace {
 
-constexpr int64_t kNamed = 5;         // broken files named in a warning; the others are counted,
-                                      // but for prediction, which leaves them out
+constexpr int64_t kNamed = 5;         // broken files named in a warning; the others are counted
 constexpr int64_t kAlwaysPassed = 3;  // so many broken files never end a run
 constexpr int64_t kMostOf = 100;      // nor does one in so many
 
@@ -25,7 +24,7 @@ SampleDecoder::SampleDecoder(const Split& split, const PipelineOptions& options)
       reported_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(split.size()))) {}
 
 SampleDecoder::~SampleDecoder() {
-  if (!mark_broken_ && broken_count_ > kNamed)
+  if (broken_count_ > kNamed && HasLabels())
     Warn("{} images in all could not be decoded", broken_count_.load());
 }
 
@@ -58,11 +57,11 @@ bool SampleDecoder::TryDecode(int64_t sample, uint64_t epoch, Worker& worker, fl
 
 void SampleDecoder::Report(int64_t sample, const std::string& why) {
   const int64_t count = ++broken_count_;
-  if (mark_broken_ || count <= kNamed) {
+  if (count <= kNamed || !HasLabels()) {
     Warn("{} cannot be decoded: {}{}", split_.Path(sample), why,
          mark_broken_ ? "; it is left out" : "; the next image of its class takes its place");
   }
-  if (!mark_broken_ && count > std::max(kAlwaysPassed, split_.size() / kMostOf)) {
+  if (HasLabels() && count > std::max(kAlwaysPassed, split_.size() / kMostOf)) {
     Fail("{} of {} images cannot be decoded, the last one {}: {}", count, split_.size(),
          split_.Path(sample), why);
   }

@@ -37,6 +37,7 @@ class SampleDecoder {
   size_t memory_bytes() const { return files_.memory_bytes(); }
 
  private:
+  bool HasLabels() const { return !split_.empty() && split_.label(0) >= 0; }
   bool TryDecode(int64_t sample, uint64_t epoch, Worker& worker, float* out);
   void Report(int64_t sample, const std::string& why);
   int64_t NextOfClass(int64_t sample) const;

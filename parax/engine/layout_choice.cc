@@ -95,6 +95,7 @@ bool BlockedIsFaster(const Graph& graph, const TrainerOptions& options,
   probe.plan = {};
   probe.learning_rate = [](uint64_t) { return 0.0; };
   probe.loss.probabilities = false;
+  Info("timing the two memory layouts, once for this network, batch and machine ...");
   const double last = SecondsPerIteration(graph, probe, false);
   const double blocked = SecondsPerIteration(graph, probe, true);
   Info("layout timed: channels-last {:.1f} ms, blocked {:.1f} ms a step", 1e3 * last,

@@ -50,12 +50,12 @@ struct StepReport {
 struct EvalReport {
   LossResult total;
   // One a sample, by sample id.
-  std::vector<int32_t> labels;
+  std::vector<int32_t> labels;  // -1: none, or the file could not be read
   std::vector<int32_t> predicted;
   std::vector<float> confidence;         // probability of the predicted class
   std::vector<float> label_probability;  // probability of the label
   std::vector<float> logits;             // samples x classes, when asked for
-  std::vector<uint8_t> read;             // 0: the file could not be read (prediction only)
+  std::vector<uint8_t> read;             // 0: the file could not be read, and counts nowhere
 };
 
 // Why training came to an end before its last iteration.

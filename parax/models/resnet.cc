@@ -1,5 +1,8 @@
 #include "parax/models/resnet.h"
 
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -95,9 +98,9 @@ Architecture Find(const std::string& name) {
   if (found != known.end()) return *found;
   const std::vector<std::string> names = ModelNames();
   const std::string nearest = Nearest(name, names);
-  FailUsage(
-      "no model is called '{}'; {}", name,
-      nearest.empty() ? "see parax train --help for the names" : "did you mean '" + nearest + "'?");
+  FailUsage("no model is called '{}'{}; known: {}", name,
+            nearest.empty() ? "" : fmt::format(": did you mean '{}'?", nearest),
+            fmt::join(names, ", "));
 }
 
 // Adds the parts that all ResNets are made of to a graph.

@@ -77,6 +77,33 @@ TEST(Eval, MeasuresARunOrACheckpoint) {
   EXPECT_TRUE(Holds(unknown.err, "azure")) << unknown.err;
 }
 
+// Of the run's own folder the images held out are measured, as the run chose them; any other folder
+// of class folders is measured whole.
+TEST(Eval, NeverMeasuresWhatTheRunLearntFrom) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  fs::rename(folder.path() / "data/train", folder.path() / "flat");
+  const ProgramResult train = RunProgram(
+      folder.path(),
+      {"train",    "--data",       "flat", "--val-split", "0.25", "--seed",  "3", "--model",
+       "resnet20", "--image-size", "16",   "--instances", "1",    "--batch", "8", "--max-steps",
+       "2",        "--out",        "run",  "--json"});
+  ASSERT_EQ(train.status, 0) << train.err;
+  const auto eval = [&](std::vector<std::string> more) {
+    std::vector<std::string> command = {"eval", "--model", "run", "--json", "--data"};
+    command.insert(command.end(), more.begin(), more.end());
+    const ProgramResult result = RunProgram(folder.path(), command);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out);
+  };
+  const json held_out = eval({"flat"});
+  EXPECT_EQ(held_out["images"], 6);
+  EXPECT_NEAR(held_out["loss"].get<double>(), json::parse(train.out)["val_loss"].get<double>(),
+              1e-5);
+  EXPECT_EQ(eval({"flat", "--split", "train"})["images"], 18);
+  EXPECT_EQ(eval({"data/val"})["images"], 8);
+}
+
 // Names come from whoever packed the data: a terminal must not obey them.
 TEST(Eval, ShowsNamesThatATerminalWouldObey) {
   const TemporaryFolder folder;

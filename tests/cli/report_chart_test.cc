@@ -50,6 +50,23 @@ TEST(ReportChartTest, AChartOfAnyNumbersEndsAndStaysInItsFrame) {
   }
 }
 
+TEST(ReportChartTest, AnOutlierDoesNotPressTheCurveFlat) {
+  ReportSeries series{"loss", {{0, 1000.0}}};
+  for (int i = 1; i < 100; ++i) series.points.emplace_back(i, 1.0 + 0.01 * i);
+  const auto lowest_to_highest = [&](bool training) {
+    const std::string svg = SvgChart("Loss", {series}, training, false);
+    static const std::regex kPoint("[ML][-0-9.]+,([-0-9.]+)");
+    std::vector<double> heights;
+    for (std::sregex_iterator it(svg.begin(), svg.end(), kPoint), end; it != end; ++it) {
+      heights.push_back(std::stod((*it)[1]));
+    }
+    EXPECT_GE(heights.at(0), 20) << "stays in the frame";
+    return heights.at(1) - heights.at(99);
+  };
+  EXPECT_GT(lowest_to_highest(true), 80);
+  EXPECT_LT(lowest_to_highest(false), 1) << "measured facts are drawn as they are";
+}
+
 TEST(ReportChartTest, AChartHasAGapWhereThereIsNoNumberAndADotForALonePoint) {
   const std::string svg = ChartOf({1, 2, std::nan(""), 3});
   const size_t path = svg.find(" d=\"");

@@ -105,7 +105,7 @@ TEST(Train, RefusesInOneLine) {
   };
   refused({"--lr", "fast"}, 2, "--lr is 'fast'; it must be a number");
   refused({"--lr", "nan"}, 2, "--lr is 'nan'");
-  refused({"--bn-group", "3"}, 2, "use --batch 6 or 9 or another --bn-group");
+  refused({"--bn-group", "3"}, 2, "use --batch 6 or 9, or another --bn-group");
   refused({"--epoch", "1"}, 2, "did you mean --epochs?");
   refused({"--model", "resnet21"}, 2, "did you mean");
   refused({"--data", "nowhere"}, 1, "nowhere is not a folder");

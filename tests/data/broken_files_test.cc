@@ -35,17 +35,33 @@ TEST(BrokenFilesTest, ABrokenFileIsReplacedByTheNextOfItsClass) {
   }
 }
 
-TEST(BrokenFilesTest, PredictionMarksBrokenFiles) {
+TEST(BrokenFilesTest, EvaluationMarksBrokenFilesAndTakesTheirLabels) {
   Images images(10);
   PipelineOptions options = Plain(30);
   options.shuffle = false;
   options.mark_broken = true;
   options.plan.leaves = 1;
+  for (int64_t i : {0, 1, 7}) images.Break(i);
+  const auto all = RunAll(images, options);
+  EXPECT_EQ(all[0][0].ids, (std::vector<int64_t>{-1, -2, 2}));
+  EXPECT_EQ(all[0][0].labels, (std::vector<int32_t>{-1, -1, 0}));
+  EXPECT_EQ(all[0][2].ids, (std::vector<int64_t>{6, -8}));
+  EXPECT_EQ(all[0][2].labels, (std::vector<int32_t>{0, -1}));
+}
+
+TEST(BrokenFilesTest, PredictionGoesOnHoweverManyAreBroken) {
+  Images images(10);
+  PipelineOptions options = Plain(30);
+  options.shuffle = false;
+  options.mark_broken = true;
+  options.plan.leaves = 1;
+  std::vector<std::string> paths;
+  for (int64_t i = 0; i < 30; ++i) paths.push_back(images.data.train.Path(i));
   for (int64_t i : {0, 1, 2, 3, 7}) images.Break(i);
+  images.data.train = SplitFromFiles(paths);
   const auto all = RunAll(images, options);
   EXPECT_EQ(all[0][0].ids, (std::vector<int64_t>{-1, -2, -3}));
   EXPECT_EQ(all[0][1].ids, (std::vector<int64_t>{-4, 4, 5}));
-  EXPECT_EQ(all[0][2].ids, (std::vector<int64_t>{6, -8}));
 }
 
 TEST(BrokenFilesTest, TooManyBrokenFilesEndTheRun) {
