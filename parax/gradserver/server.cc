@@ -44,8 +44,7 @@ GradientServer::Impl::Impl(ServerOptions server_options, StopFlag& stop_flag)
       kernels(KernelsAt(CurrentIsa())),
       update(kernels.update(options.optimizer)),
       lars(options.optimizer.kind == OptimizerKind::kLars),
-      commit(options.policy == UpdatePolicy::kCommit),
-      ema_step(static_cast<float>(1 - options.ema_decay)) {
+      commit(options.policy == UpdatePolicy::kCommit) {
   const size_t bytes = control.Bind(layout, options.leaf_domain.size(), nullptr);
   control_arena = Arena(bytes, {.os_node = -1, .shared = true});
   control.Bind(layout, options.leaf_domain.size(), control_arena.data());

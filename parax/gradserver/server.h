@@ -45,7 +45,9 @@ struct ServerOptions {
   OptimizerOptions optimizer;
   UpdatePolicy policy = UpdatePolicy::kCommit;
   double clip_norm = 0;  // 0: no clipping; else policy must be kCommit
-  double ema_decay = 0;  // 0: no exponential moving average of the weights
+  // Of the weights' exponential moving average; 0: none. Iteration t uses min(ema_decay, (1 + t) /
+  // (10 + t)), so that the initial weights are forgotten also in short runs.
+  double ema_decay = 0;
   int reduce_group = 4;  // leaves folded left together; groups combine in a balanced tree
   size_t bucket_bytes = size_t{1} << 20;  // consecutive parameters are gathered up to this
   size_t slice_bytes = size_t{1} << 17;   // part of a bucket that one worker reduces at once

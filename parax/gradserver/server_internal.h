@@ -80,7 +80,6 @@ struct GradientServer::Impl {
   const Kernels& kernels;
   const Kernels::Update update;
   const bool lars, commit;
-  const float ema_step;  // 1 - decay
 
   Arena control_arena, value_arena;
   Control control;

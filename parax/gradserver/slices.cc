@@ -8,6 +8,14 @@
 #include "parax/gradserver/server_internal.h"
 
 namespace parax {
+namespace {
+
+float EmaStep(double decay, uint64_t iteration) {
+  const auto t = static_cast<double>(iteration);
+  return static_cast<float>(1 - std::min(decay, (1 + t) / (10 + t)));
+}
+
+}  // namespace
 
 void GradientServer::Impl::RunSlice(Leaf& leaf, const ServerLayout::Task& task, uint32_t slice,
                                     uint64_t iteration) {
@@ -59,7 +67,9 @@ void GradientServer::Impl::UpdateChunk(const ServerLayout::Chunk& chunk, const f
   // The average starts from the initial weights.
   if (emas != nullptr && iteration == 1) std::memcpy(emas + offset, w, chunk.count * sizeof(float));
   update(w, state(0), state(1), gradient, chunk.count, c);
-  if (emas != nullptr) kernels.ema(emas + offset, w, ema_step, chunk.count);
+  if (emas != nullptr) {
+    kernels.ema(emas + offset, w, EmaStep(options.ema_decay, iteration), chunk.count);
+  }
   const std::vector<IndexMap>& maps = options.parameters[chunk.parameter].forms;
   for (const Forms& domain : forms) {
     for (size_t f = 0; f < maps.size(); ++f) {
