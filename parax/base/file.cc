@@ -113,10 +113,13 @@ void WriteFileAtomically(const std::filesystem::path& given,
     for (const auto& piece : pieces) WriteAll(file.get(), piece, path);
     return;
   }
-  std::filesystem::path temporary = path;
-  temporary += ".tmp";
+  std::filesystem::path temporary;  // a name that nobody has: what lies beside is not ours
+  for (int n = 0; temporary.empty() || std::filesystem::exists(temporary, error); ++n) {
+    temporary = path;
+    temporary += ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(n);
+  }
+  const FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
   try {
-    const FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     for (const auto& piece : pieces) WriteAll(file.get(), piece, path);
     if (fsync(file.get()) != 0) Fail("cannot write {}: {}", path.string(), std::strerror(errno));
     if (rename(temporary.c_str(), path.c_str()) != 0) {
