@@ -7,6 +7,7 @@
 
 #include "parax/base/error.h"
 #include "parax/cli/commands.h"
+#include "parax/cli/flags_internal.h"
 #include "parax/cli/train_setup.h"
 #include "parax/engine/schedule.h"
 #include "parax/models/resnet.h"
@@ -130,6 +131,41 @@ void CheckCombinations(const Options& o) {
 }
 
 }  // namespace
+
+std::vector<std::string> WithoutEffect(const Options& o) {
+  const auto optimizer = [&](std::initializer_list<const char*> known) {
+    return std::find(known.begin(), known.end(), o.optimizer) != known.end();
+  };
+  const auto schedule = [&](std::initializer_list<const char*> known) {
+    return std::find(known.begin(), known.end(), o.lr_schedule) != known.end();
+  };
+  const bool resizes = o.crop == "auto" || o.crop == "random-resized";
+  const bool pads = o.crop == "auto" || o.crop == "pad";
+  const struct {
+    const char *flag, *needs;
+    bool works;
+  } rules[] = {{"lr-steps", "--lr-schedule step", schedule({"step"})},
+               {"lr-gamma", "--lr-schedule step", schedule({"step"})},
+               {"lr-final", "--lr-schedule cosine or linear", schedule({"cosine", "linear"})},
+               {"momentum", "--optimizer sgd or lars", optimizer({"sgd", "lars"})},
+               {"nesterov", "--optimizer sgd", optimizer({"sgd"})},
+               {"beta1", "--optimizer adam or adamw", optimizer({"adam", "adamw"})},
+               {"beta2", "--optimizer adam or adamw", optimizer({"adam", "adamw"})},
+               {"epsilon", "--optimizer adam or adamw", optimizer({"adam", "adamw"})},
+               {"trust", "--optimizer lars", optimizer({"lars"})},
+               {"pad", "--crop pad", pads},
+               {"scale", "--crop random-resized", resizes},
+               {"ratio", "--crop random-resized", resizes},
+               {"patience", "--eval-every", !(o.eval_every && o.eval_every->value == 0)}};
+  std::vector<std::string> lines;
+  const Options defaults;
+  for (const auto& rule : rules) {
+    const Flag* flag = FindFlag(rule.flag, kTrain);
+    if (rule.works || flag->toml(o) == flag->toml(defaults)) continue;
+    lines.push_back(fmt::format("--{} has no effect without {}", rule.flag, rule.needs));
+  }
+  return lines;
+}
 
 void CheckValues(const Options& options) {
   const bool builds = options.command == "train" || options.command == "plan";

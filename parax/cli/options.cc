@@ -47,12 +47,38 @@ void ApplyConfig(Options& options, const std::string& toml, const std::string& w
   }
 }
 
+// A value that was forgotten makes the next flag one: `--out --quiet`.
+void CheckValue(const Flag& flag, const std::string& value) {
+  if (value.empty() && !flag.value_optional) FailUsage("--{} is empty", flag.names[0]);
+  const bool is_short = value.size() == 2 && value[0] == '-' && std::isalpha(value[1]) != 0;
+  if (value.starts_with("--") || is_short) {
+    FailUsage("--{} is followed by {}, not by its value", flag.names[0], value);
+  }
+}
+
+// What CLI11 would take otherwise than it was meant: of `--flag=` it makes the next word the value,
+// and switches are numbers to it.
+void CheckAssignments(const std::vector<std::string>& arguments, unsigned command) {
+  for (const std::string& argument : arguments) {
+    const size_t equals = argument.find('=');
+    if (argument == "--") return;
+    if (!argument.starts_with("--") || equals == std::string::npos) continue;
+    const std::string name = argument.substr(2, equals - 2), value = argument.substr(equals + 1);
+    if (value.empty()) FailUsage("--{} is empty", name);
+    const Flag* flag = FindFlag(name, command);
+    if (flag != nullptr && flag->value.empty() && value != "true" && value != "false") {
+      FailUsage("--{} is '{}'; it must be true or false", name, value);
+    }
+  }
+}
+
 void AddFlag(CLI::App& app, const Flag& flag, Options& options) {
   std::string names;
   for (const std::string& name : flag.names) {
     names += fmt::format("{}{}{}", names.empty() ? "" : ",", name.size() == 1 ? "-" : "--", name);
   }
   const auto take = [&flag, &options](const std::vector<std::string>& values) {
+    for (const std::string& value : values) CheckValue(flag, value);
     flag.set(options, values);
     options.given[flag.names[0]] = fmt::format("{}", fmt::join(values, " "));
   };
@@ -152,13 +178,16 @@ void ParseFlags(const Command& command, std::vector<std::string> arguments, Opti
   }
 }
 
-// --config's value, which must be known before the flags that override it.
+// --config's value, which must be known before the flags that override it; "" without one.
 std::string ConfigArgument(const std::vector<std::string>& arguments) {
+  std::vector<std::string> files;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].starts_with("--config=")) return arguments[i].substr(9);
-    if (arguments[i] == "--config" && i + 1 < arguments.size()) return arguments[i + 1];
+    if (arguments[i].starts_with("--config=")) files.push_back(arguments[i].substr(9));
+    if (arguments[i] == "--config" && i + 1 < arguments.size()) files.push_back(arguments[i + 1]);
   }
-  return "";
+  if (files.size() > 1) FailUsage("--config is given {} times; it can be given once", files.size());
+  if (!files.empty() && files[0].empty()) FailUsage("--config is empty");
+  return files.empty() ? "" : files[0];
 }
 
 }  // namespace
@@ -187,6 +216,7 @@ std::optional<Options> ParseCommandLine(int argc, const char* const* argv) {
   options.command_line = "parax";
   for (const std::string& word : all) options.command_line += " " + ShellWord(word);
   const std::vector<std::string> arguments(all.begin() + 1, all.end());
+  CheckAssignments(arguments, command->bit);
   if (const std::string config = ConfigArgument(arguments); !config.empty()) {
     ApplyConfig(options, ReadFile(config, size_t{1} << 20), config, command->bit);
   }

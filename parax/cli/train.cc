@@ -66,6 +66,7 @@ int RunTrain(const Options& given) {
       options.out = DefaultOut(options.model);
     }
   }
+  for (const std::string& line : WithoutEffect(options)) Warn("{}", line);
   std::optional<ResumePoint> resume = FindResumePoint(options);
   if (resume) {
     CheckValues(resume->options);

@@ -118,8 +118,40 @@ TEST(CommandLine, NamesTheNearestOfAnUnknownName) {
   EXPECT_TRUE(Holds(Refused({"train", "--precision", "bf16"}), "fp32"));
 }
 
+// A value that was forgotten is never made up of what stands behind it.
+TEST(CommandLine, TakesNoFlagForAValue) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"train", "--out=", "x"},       {"train", "--out", ""},     {"train", "--out", "--quiet"},
+      {"train", "--lr", "--quiet"},   {"train", "--out", "-q"},   {"train", "--freeze", "--quiet"},
+      {"predict", "--out=", "a.jpg"}, {"train", "--nesterov="},   {"train", "--resume="},
+      {"train", "--config="},         {"train", "--config", ""},  {"train", "--nesterov=maybe"},
+      {"train", "--nesterov=2"},      {"train", "--nesterov=-5"}, {"train", "--quiet=yes"}};
+  for (const std::vector<std::string>& words : wrong) {
+    const std::string flag = words[1].substr(0, words[1].find('='));
+    EXPECT_TRUE(Refused(words).starts_with(flag + " is ")) << Refused(words);
+  }
+  EXPECT_TRUE(Holds(Refused({"train", "--nesterov=maybe"}), "true or false"));
+  EXPECT_TRUE(Holds(Refused({"train", "--config", "a", "--config", "b"}), "--config is given 2"));
+  EXPECT_TRUE(Holds(Refused({"train", "--data", "-5", "--lr", "-5"}), "--lr is -5"));
+}
+
+TEST(CommandLine, TellsWhatHasNoEffect) {
+  const auto lines = [](std::vector<std::string> words) {
+    words.insert(words.begin(), "train");
+    return WithoutEffect(Parse(words));
+  };
+  EXPECT_EQ(lines({"--lr-steps", "3", "--nesterov", "--momentum", "0.8", "--flip", "0"}),
+            std::vector<std::string>{"--lr-steps has no effect without --lr-schedule step"});
+  EXPECT_EQ(lines({"--opt", "adamw", "--nesterov", "--beta2", "0.99"}),
+            std::vector<std::string>{"--nesterov has no effect without --optimizer sgd"});
+  EXPECT_EQ(lines({"--crop", "pad", "--scale", "0.1", "1"}),
+            std::vector<std::string>{"--scale has no effect without --crop random-resized"});
+  EXPECT_TRUE(lines({"--sched", "step", "--lr-steps", "3", "--lr-gamma", "0.5"}).empty());
+  EXPECT_TRUE(lines({"--opt", "lars", "--trust", "0.1", "--momentum", "0.9"}).empty());
+}
+
 TEST(CommandLine, TakesOnlyNumbersForNumbers) {
-  for (const char* wrong : {"abc", "nan", "inf", "-inf", "", "0.1x", "1e999", "0,1", "-0.1"}) {
+  for (const char* wrong : {"abc", "nan", "inf", "-inf", "0.1x", "1e999", "0,1", "-0.1"}) {
     const std::string message = Refused({"train", "--lr", wrong});
     EXPECT_TRUE(Holds(message, "--lr is") && Holds(message, wrong)) << wrong << ": " << message;
   }
@@ -187,7 +219,7 @@ TEST(Spans, TakeStepsEpochsPercentAndTimes) {
   EXPECT_TRUE(is("10m", 600, Span::Unit::kSeconds));
   EXPECT_TRUE(is("30s", 30, Span::Unit::kSeconds));
   EXPECT_TRUE(is("2h", 7200, Span::Unit::kSeconds));
-  for (const char* wrong : {"", "ep", "%", "1.5", "-5", "-2ep", "nanep", "inf%", "5 ep", "5epp"}) {
+  for (const char* wrong : {"ep", "%", "1.5", "-5", "-2ep", "nanep", "inf%", "5 ep", "5epp"}) {
     EXPECT_TRUE(Holds(Refused({"train", "--save-every", wrong}), "--save-every is")) << wrong;
   }
 }
