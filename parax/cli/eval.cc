@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "parax/base/error.h"
-#include "parax/base/file.h"
 #include "parax/base/log.h"
 #include "parax/base/text.h"
 #include "parax/cli/commands.h"
@@ -19,33 +18,51 @@ namespace {
 constexpr int64_t kMicroBatch = 32;
 constexpr size_t kMostPrintedClasses = 20;
 
-// The run's own data is split as the run split it, lest training images are measured. Any other
-// folder of class folders is measured whole.
-Dataset OpenForEvaluation(const LoadedModel& model, const Options& options) {
+struct EvaluationData {
+  Dataset dataset;
+  bool learnt_from = false;  // its training images are, or may be, the run's
+};
+
+// Training images must not be taken for others: what the run held out of its own data is held out
+// again, and of other data nothing is.
+EvaluationData OpenForEvaluation(const LoadedModel& model, const Options& options) {
   DatasetOptions data;
   data.classes = model.config.classes;
   data.strict = options.strict_data;
-  std::string digest;
-  const std::filesystem::path file = model.checkpoint / "state.json";
-  if (std::filesystem::exists(file)) {
-    const RunState state = ParseRunState(ReadFile(file), file.string());
-    const Options run = FromToml(state.config_toml, file.string());
-    data.seed = run.seed;
-    data.val_split = run.val_split;
-    digest = state.data;
+  data.hold_out = false;
+  if (model.state_json.empty()) return {OpenDataset(options.data, data)};
+  const std::string file = (model.checkpoint / "state.json").string();
+  const RunState state = ParseRunState(model.state_json, file);
+  const Options run = FromToml(state.config_toml, file);
+  DatasetOptions as_in_run = data;
+  as_in_run.hold_out = state.held_out;
+  as_in_run.seed = run.seed;
+  as_in_run.val_split = run.val_split;
+  Dataset dataset = OpenDataset(options.data, as_in_run);
+  std::error_code none;  // the run's folder may be gone
+  const bool same = !state.data.empty() && DataDigest(dataset.train) == state.data;
+  const bool changed = !same && std::filesystem::equivalent(options.data, run.data, none);
+  if (!same && !changed && dataset.held_out) dataset = OpenDataset(options.data, data);
+  if (changed && dataset.held_out) {
+    dataset.warnings.push_back(
+        fmt::format("{} holds other images than when the run was trained: it may have learnt from "
+                    "some of those held out now",
+                    options.data));
   }
-  Dataset dataset = OpenDataset(options.data, data);
-  const bool own = !digest.empty() && DataDigest(dataset.train) == digest;
-  if ((own && !dataset.val.empty()) || !(dataset.flat || data.val_split)) return dataset;
-  data.val_split = dataset.flat ? std::optional(0.0) : std::nullopt;
-  return OpenDataset(options.data, data);
+  return {std::move(dataset), same || changed};
 }
 
-const Split& ChosenSplit(const Dataset& dataset, const std::string& name) {
-  const Split& split = name == "val" ? dataset.val : name == "test" ? dataset.test : dataset.train;
+const Split& ChosenSplit(const EvaluationData& data, const std::string& name) {
+  const Dataset& set = data.dataset;
+  const Split& split = name == "val" ? set.val : name == "test" ? set.test : set.train;
+  if (split.empty() && name == "val" && !set.train.empty()) {
+    FailUsage("{} holds no validation images{}; --split train measures the {} in {}",
+              set.root.string(), data.learnt_from ? ", and the run held none out" : "",
+              set.train.size(), data.learnt_from ? "that the run has learnt from" : "train/");
+  }
   if (split.empty()) {
-    FailUsage("{} holds no {} images; others: val {}, test {}, train {}", dataset.root.string(),
-              name, dataset.val.size(), dataset.test.size(), dataset.train.size());
+    FailUsage("{} holds no {} images; others: val {}, test {}, train {}", set.root.string(), name,
+              set.val.size(), set.test.size(), set.train.size());
   }
   return split;
 }
@@ -80,11 +97,12 @@ int RunEval(const Options& options) {
   if (options.data.empty()) FailUsage("--data is missing: a folder of class folders");
   LoadedModel model = LoadModel(options.model);
   Info("{}", model.line);
-  const Dataset dataset = OpenForEvaluation(model, options);
+  const EvaluationData data = OpenForEvaluation(model, options);
+  const Dataset& dataset = data.dataset;
   for (const std::string& note : dataset.notes) Info("{}", note);
   for (const std::string& warning : dataset.warnings) Warn("{}", warning);
-  const bool whole = dataset.flat && !dataset.held_out && !options.given.contains("split");
-  const Split& split = whole ? dataset.train : ChosenSplit(dataset, options.split);
+  const bool whole = dataset.flat && !data.learnt_from && !options.given.contains("split");
+  const Split& split = whole ? dataset.train : ChosenSplit(data, options.split);
 
   const Machine machine = PlanMachine(options);
   Info("{}", MachineLine(machine));
@@ -99,6 +117,7 @@ int RunEval(const Options& options) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
 
   const LossResult& total = report.total;
+  if (total.count == 0) Fail("none of {} images can be decoded", split.size());
   if (!total.finite) Fail("the network's outputs are not finite: these weights are of no use");
   const double rate = static_cast<double>(total.count) / seconds;
   const auto confusion = ConfusionMatrix(report, model.config.classes.size());

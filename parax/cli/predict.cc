@@ -116,6 +116,12 @@ nlohmann::ordered_json JsonRow(const std::string& file, const std::vector<float>
   return {{"file", file}, {"predictions", predictions}};
 }
 
+// An image that could not be read went through the network as a black one: its logits count too.
+void CheckFinite(const std::vector<float>& logits) {
+  if (std::ranges::all_of(logits, [](float v) { return std::isfinite(v); })) return;
+  Fail("the network's outputs are not finite: these weights are of no use");
+}
+
 void Deliver(const Options& options, const std::string& text) {
   if (options.out.empty()) {
     fmt::print("{}", text);
@@ -124,9 +130,14 @@ void Deliver(const Options& options, const std::string& text) {
   }
 }
 
-// Results never take the place of what they are about.
-void CheckOut(const fs::path& out, const std::vector<std::string>& files) {
+// Results never take the place of what they are about, or come from.
+void CheckOut(const fs::path& out, const fs::path& checkpoint,
+              const std::vector<std::string>& files) {
   if (out.empty() || !fs::exists(out)) return;
+  std::error_code error;
+  if (fs::equivalent(fs::canonical(out).parent_path(), checkpoint, error)) {
+    FailUsage("--out {} is one of the checkpoint's files: choose another", out.string());
+  }
   for (const std::string& file : files) {
     std::error_code none;  // what is not there is no danger
     if (fs::equivalent(out, file, none)) {
@@ -168,6 +179,7 @@ int PredictNpy(const Options& options, const LoadedModel& model, const std::stri
   tensor.plan = batches;
   const auto source = MakeTensorSource({nhwc, labels, pixels * 3}, tensor);
   const EvalReport report = trainer.Evaluate(batches, *source, false, /*want_logits=*/true);
+  CheckFinite(report.logits);
   WriteNpy(options.out, {n, static_cast<int64_t>(model.config.classes.size())}, report.logits);
   return 0;
 }
@@ -179,15 +191,15 @@ int RunPredict(const Options& options) {
   if (options.model.empty()) FailUsage("--model is missing: a run folder or checkpoint");
   if (options.inputs.empty()) FailUsage("nothing to predict: name images, folders, '-' or a .npy");
   const bool json = options.json || options.format == "json";
-  CheckOut(options.out, options.inputs);
   const LoadedModel model = LoadModel(options.model);
+  CheckOut(options.out, model.checkpoint, options.inputs);
   Info("{}", model.line);
   if (options.inputs.size() == 1 && options.inputs[0].ends_with(".npy")) {
     return PredictNpy(options, model, options.inputs[0]);
   }
   const std::vector<std::string> files = InputFiles(options.inputs);
   if (files.empty()) Fail("no images found (jpg, jpeg, png)");
-  CheckOut(options.out, files);
+  CheckOut(options.out, model.checkpoint, files);
 
   const Split split = SplitFromFiles(files);
   const Machine machine =
@@ -208,6 +220,7 @@ int RunPredict(const Options& options) {
   }
   csv += "\n";
   nlohmann::ordered_json rows = nlohmann::json::array();
+  CheckFinite(report.logits);
   size_t broken = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     if (!report.read[i]) {

@@ -125,6 +125,7 @@ std::string ToJson(const RunState& state) {
                                  {"step", state.step},
                                  {"samples", state.samples},
                                  {"data", state.data},
+                                 {"held_out", state.held_out},
                                  {"evaluations_without_better", state.evaluations_without_better},
                                  {"seconds", state.seconds},
                                  {"command", state.command},
@@ -146,6 +147,7 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
     json.at("step").get_to(state.step);
     json.at("samples").get_to(state.samples);
     state.data = json.value("data", "");
+    state.held_out = json.value("held_out", true);
     json.at("evaluations_without_better").get_to(state.evaluations_without_better);
     json.at("seconds").get_to(state.seconds);
     state.command = json.value("command", "");

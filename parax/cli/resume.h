@@ -11,8 +11,9 @@ namespace parax {
 // What a checkpoint's state.json says of the run besides its tensors.
 struct RunState {
   uint64_t step = 0;
-  int64_t samples = 0;  // training images
-  std::string data;     // DataDigest of them; "": not known
+  int64_t samples = 0;    // training images
+  std::string data;       // DataDigest of them; "": not known
+  bool held_out = false;  // the validation images were held out of train/
   std::optional<BestRecord> best;
   int evaluations_without_better = 0;
   std::optional<MetricPoint> owed;  // of `step`: stopped by a signal before its evaluation

@@ -160,6 +160,7 @@ std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const Mode
   pipeline.leaf_os_nodes = machine.leaf_os_nodes();
   pipeline.transform = EvalTransform(config, options);
   pipeline.mark_broken = true;
+  pipeline.strict = options.strict_data;
   return MakeImagePipeline(split, pipeline, stop);
 }
 
@@ -175,6 +176,7 @@ LoadedModel LoadModel(const std::string& model) {
       loaded.graph, std::move(averaged ? content.ema : content.model),
       (resolved.checkpoint / (averaged ? "ema.safetensors" : "model.safetensors")).string());
   loaded.checkpoint = resolved.checkpoint;
+  loaded.state_json = std::move(content.state_json);
   loaded.line = resolved.line + (averaged ? " (averaged weights)" : "");
   return loaded;
 }

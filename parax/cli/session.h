@@ -60,6 +60,7 @@ struct LoadedModel {
   Graph graph;
   TensorMap weights;
   std::filesystem::path checkpoint;
+  std::string state_json;  // of the run; "": not known
   std::string line;
 };
 LoadedModel LoadModel(const std::string& model);

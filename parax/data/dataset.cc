@@ -290,7 +290,8 @@ Dataset OpenDataset(const fs::path& root, const DatasetOptions& options) {
   data.root = root;
   data.flat = layout.flat;
   const bool has_train = layout.flat || !layout.train.empty();
-  const bool use_val = !layout.val.empty() && !(options.val_split && has_train);
+  const bool split_asked = options.hold_out && options.val_split.has_value();
+  const bool use_val = !layout.val.empty() && !(split_asked && has_train);
   std::vector<std::string> tops;
   const auto want = [&](const std::string& top) {
     for (std::string& folder : ClassFolders(root, top)) tops.push_back(std::move(folder));
@@ -319,7 +320,7 @@ Dataset OpenDataset(const fs::path& root, const DatasetOptions& options) {
   if (!layout.test.empty()) data.test = builder.Take(layout.test);
   ReportBroken(data, options.strict);
 
-  const double share = options.val_split.value_or(kHeldOut);
+  const double share = options.hold_out ? options.val_split.value_or(kHeldOut) : 0;
   data.held_out = has_train && !use_val && share > 0;
   if (data.held_out) {
     HoldOut(share, options.seed, data.train, data.val);

@@ -57,6 +57,7 @@ struct DatasetOptions {
   // Share of each class held out of train/ for choosing the best epoch. Unset: 10 % when there is
   // no val/ folder, else none; set: that share, and val/ is not used.
   std::optional<double> val_split = std::nullopt;
+  bool hold_out = true;  // false: nothing is held out of train/; val/ is used where there is one
   uint64_t seed = 0;
   // A checkpoint's classes, in its order. Then train/ may be missing or lack some of them; a folder
   // named otherwise is an error. Empty: the names of the folders in train/, sorted.

@@ -32,6 +32,7 @@ struct PipelineOptions {
   // is -1 - id. Such files are named in warnings; where images have labels, more than 1 % of them
   // (and more than 3) end the run.
   bool mark_broken = false;
+  bool strict = false;                                 // a file that cannot be decoded ends the run
   Clock::duration timeout = std::chrono::minutes(10);  // of a leaf's wait for one micro-batch
 };
 

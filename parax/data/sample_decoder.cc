@@ -20,6 +20,7 @@ SampleDecoder::SampleDecoder(const Split& split, const PipelineOptions& options)
       files_(split, options.keep_encoded_bytes),
       seed_(options.seed),
       mark_broken_(options.mark_broken),
+      strict_(options.strict),
       image_floats_(Transform(options.transform).output_floats()),
       reported_(std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(split.size()))) {}
 
@@ -57,6 +58,7 @@ bool SampleDecoder::TryDecode(int64_t sample, uint64_t epoch, Worker& worker, fl
 
 void SampleDecoder::Report(int64_t sample, const std::string& why) {
   const int64_t count = ++broken_count_;
+  if (strict_) Fail("{} cannot be decoded: {}", split_.Path(sample), why);
   if (count <= kNamed || !HasLabels()) {
     Warn("{} cannot be decoded: {}{}", split_.Path(sample), why,
          mark_broken_ ? "; it is left out" : "; the next image of its class takes its place");

@@ -45,7 +45,7 @@ class SampleDecoder {
   const Split& split_;
   EncodedFiles files_;
   const uint64_t seed_;
-  const bool mark_broken_;
+  const bool mark_broken_, strict_;
   const int64_t image_floats_;
   std::unique_ptr<std::atomic<bool>[]> reported_;  // a sample each: counted as broken
   std::atomic<int64_t> broken_count_{0};

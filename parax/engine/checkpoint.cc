@@ -100,19 +100,32 @@ Json ReadManifest(const fs::path& checkpoint) {
   return Json::parse(ReadFile(checkpoint / kManifest)).at("files");
 }
 
-// Throws Error, or Json::exception for a broken manifest.
+// Both throw Error, or Json::exception for a broken manifest.
+void VerifyFile(const fs::path& checkpoint, const std::string& name, const Json& files, bool hash) {
+  const Json& wanted = files.at(name);
+  const MappedFile file(checkpoint / name);
+  if (file.bytes().size() != wanted.at("bytes").get<size_t>()) {
+    Fail("{} has {} bytes instead of {}", name, file.bytes().size(),
+         wanted.at("bytes").get<size_t>());
+  }
+  if (hash && Digest({file.bytes()}) != wanted.at("sha256").get<std::string>()) {
+    Fail("{} is not what was saved (its SHA-256 differs)", name);
+  }
+}
+
 void Verify(const fs::path& checkpoint, CheckpointUse use, bool hash) {
   const Json files = ReadManifest(checkpoint);
-  for (const std::string& name : NeededFiles(use, files)) {
-    const Json& wanted = files.at(name);
-    const MappedFile file(checkpoint / name);
-    if (file.bytes().size() != wanted.at("bytes").get<size_t>()) {
-      Fail("{} has {} bytes instead of {}", name, file.bytes().size(),
-           wanted.at("bytes").get<size_t>());
-    }
-    if (hash && Digest({file.bytes()}) != wanted.at("sha256").get<std::string>()) {
-      Fail("{} is not what was saved (its SHA-256 differs)", name);
-    }
+  for (const std::string& name : NeededFiles(use, files)) VerifyFile(checkpoint, name, files, hash);
+}
+
+// "" when it is damaged or missing, with a warning: prediction does without.
+std::string ReadState(const fs::path& checkpoint) {
+  try {
+    VerifyFile(checkpoint, kState, ReadManifest(checkpoint), /*hash=*/true);
+    return ReadFile(checkpoint / kState);
+  } catch (const std::exception& error) {
+    Warn("{} is not used: {}", (checkpoint / kState).string(), error.what());
+    return "";
   }
 }
 
@@ -164,9 +177,9 @@ CheckpointContent LoadCheckpoint(const fs::path& checkpoint, CheckpointUse use) 
   if (ReadManifest(checkpoint).contains(kEma)) {
     content.ema = ReadSafetensors(checkpoint / kEma).tensors;
   }
+  content.state_json = ReadState(checkpoint);
   if (use == CheckpointUse::kResume) {
     content.optimizer = ReadSafetensors(checkpoint / kOptimizer).tensors;
-    content.state_json = ReadFile(checkpoint / kState);
     content.plan_json = ReadFile(checkpoint / kPlan);
   }
   return content;

@@ -34,7 +34,7 @@ std::string CheckpointDamage(const std::filesystem::path& checkpoint,
                              CheckpointUse use = CheckpointUse::kResume);
 
 // Throws Error naming the damage when it is not whole. For kPredict only model, ema and config_json
-// are filled.
+// are filled, and state_json when it is whole (else a warning says so).
 CheckpointContent LoadCheckpoint(const std::filesystem::path& checkpoint, CheckpointUse use);
 
 struct CheckpointEntry {

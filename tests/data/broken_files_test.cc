@@ -64,6 +64,26 @@ TEST(BrokenFilesTest, PredictionGoesOnHoweverManyAreBroken) {
   EXPECT_EQ(all[0][1].ids, (std::vector<int64_t>{-4, 4, 5}));
 }
 
+TEST(BrokenFilesTest, OneIsTooManyWhenStrict) {
+  for (const bool evaluation : {false, true}) {
+    Images images(10);
+    PipelineOptions options = Plain(30);
+    options.strict = true;
+    options.mark_broken = evaluation;
+    images.Break(7);
+    StopFlag stop;
+    const auto source = MakeImagePipeline(images.data.train, options, stop);
+    MicroBatch batch;
+    int taken = 0;
+    while (source->Acquire(taken % 2, batch) == Outcome::kOk && batch.count > 0) {
+      source->Release(taken++ % 2);
+    }
+    EXPECT_EQ(stop.outcome(), Outcome::kInputFailed);
+    EXPECT_NE(source->ErrorLine().find(images.data.train.Path(7)), std::string::npos)
+        << source->ErrorLine();
+  }
+}
+
 TEST(BrokenFilesTest, TooManyBrokenFilesEndTheRun) {
   Images images(10);
   PipelineOptions options = Plain(30);
