@@ -115,7 +115,10 @@ def check_signals(bench, args):
     status = Path(f"/proc/{process.pid}/status")
     pending = re.compile(r"ShdPnd:\s*([0-9a-f]+)")
     await_that(lambda: not int(pending.search(status.read_text())[1], 16) & 2, "the first SIGINT")
+    process.send_signal(signal.SIGSTOP)  # lest it be done before somebody becomes impatient
+    time.sleep(0.6)
     process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
     bench.finish(process, run, 130)
     check("interrupted after" not in bench.log(run), "the second SIGINT did not end it at once")
     return "SIGINT and SIGTERM save, exit 130 and resume to the same bits; twice ends at once"

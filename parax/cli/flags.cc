@@ -191,7 +191,7 @@ std::vector<Flag> MakeFlags() {
       For("lr-schedule,sched", &O::lr_schedule, kTrain, optimizer, "NAME",
           "constant, step, cosine, linear or onecycle"),
       For("warmup", &O::warmup, kTrain, optimizer, "LENGTH",
-          "the rate rises from 0 so long (default 5%)"),
+          "the rate rises from 0 so long (default 5%; onecycle 30%)"),
       For("lr-steps", &O::lr_steps, kTrain, optimizer, "EPOCH...",
           "step: epochs after which the rate is multiplied by --lr-gamma"),
       For("lr-gamma", &O::lr_gamma, kTrain, optimizer, "X", "step: the factor"),
@@ -208,7 +208,8 @@ std::vector<Flag> MakeFlags() {
       For("clip-norm,clip-grad", &O::clip_norm, kTrain, optimizer, "X",
           "clip the gradient's global norm to this; 0: no clipping"),
       For("ema", &O::ema, kTrain, optimizer, "DECAY",
-          "average the weights, such as 0.999, and evaluate the average; 0: no"),
+          "average the weights, such as 0.999 (less in the first steps), and evaluate the average; "
+          "0: no"),
 
       For("label-smoothing,smoothing", &O::label_smoothing, kTrain, augment, "X",
           "part of the target spread over all classes"),
@@ -220,7 +221,7 @@ std::vector<Flag> MakeFlags() {
       For("resize", &O::resize, kTrain, augment, "PIXELS",
           "evaluation: the shorter side becomes this, then the centre is cropped"),
       For("crop", &O::crop, kTrain, augment, "NAME",
-          "random-resized, pad, none; auto: pad up to 64 pixels, else random-resized"),
+          "random-resized, pad, none; auto: pad for CIFAR's networks, else random-resized"),
       For("pad", &O::pad, kTrain, augment, "PIXELS", "of --crop pad"),
       For("scale", &O::scale, kTrain, augment, "MIN MAX",
           "random-resized: part of the image's area"),

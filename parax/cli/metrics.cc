@@ -45,10 +45,13 @@ std::string ToJsonLine(const MetricPoint& point) {
   return json.dump();
 }
 
-MetricsLog::MetricsLog(const std::filesystem::path& file, uint64_t resume_step) : path_(file) {
+MetricsLog::MetricsLog(const std::filesystem::path& file, uint64_t resume_step,
+                       const std::filesystem::path& earlier)
+    : path_(file) {
   std::string kept;
-  if (resume_step > 0 && std::filesystem::exists(file)) {
-    std::istringstream in(ReadFile(file));
+  const std::filesystem::path& source = std::filesystem::exists(file) ? file : earlier;
+  if (resume_step > 0 && std::filesystem::exists(source)) {
+    std::istringstream in(ReadFile(source));
     for (std::string line; std::getline(in, line) && !in.eof();) {
       const auto point = ParseMetricLine(line);
       if (point && point->step <= resume_step) kept += line + "\n";

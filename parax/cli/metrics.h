@@ -23,8 +23,10 @@ std::optional<MetricPoint> ParseMetricLine(const std::string& line);  // nothing
 class MetricsLog {
  public:
   // `resume_step` > 0: keeps the lines up to that step and cuts off what a run that was killed
-  // wrote beyond it, a half line included. 0: starts a new file. Throws Error.
-  MetricsLog(const std::filesystem::path& file, uint64_t resume_step);
+  // wrote beyond it, a half line included; without such a file, those of `earlier`, the log that
+  // the run has had elsewhere. 0: starts a new file. Throws Error.
+  MetricsLog(const std::filesystem::path& file, uint64_t resume_step,
+             const std::filesystem::path& earlier = {});
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;

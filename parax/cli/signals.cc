@@ -1,20 +1,24 @@
 #include "parax/cli/signals.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string_view>
 
 namespace parax {
 namespace {
+
+constexpr int64_t kOnePress = 500;  // milliseconds within which two SIGINT are one
 
 std::atomic<bool> exits{true}, signalled{false};
 std::atomic<void (*)()> undo_before_exit{nullptr};
 std::atomic<StopFlag*> stops{nullptr};
 
 void OnStopSignal(int signal) {
-  static std::atomic<int> interrupts{0};
+  static std::atomic<int64_t> first_interrupt{0};
   static std::atomic<bool> exiting{false};
   if (exits.load()) {
     if (exiting.exchange(true)) return;  // another thread is about it
@@ -25,8 +29,14 @@ void OnStopSignal(int signal) {
   }
   signalled.store(true);
   if (StopFlag* flag = stops.load()) flag->Request();
-  // Only an impatient Ctrl-C ends at once: job managers send several kinds of signals in a row.
-  if (signal == SIGINT && interrupts.fetch_add(1) > 0) _exit(130);
+  // Only an impatient Ctrl-C ends at once. Job managers send several kinds of signals in a row, and
+  // `timeout -s INT` the same one twice, to the program and to its group.
+  if (signal != SIGINT) return;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t ms = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  int64_t first = 0;
+  if (!first_interrupt.compare_exchange_strong(first, ms) && ms - first >= kOnePress) _exit(130);
 }
 
 }  // namespace

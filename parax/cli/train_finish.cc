@@ -66,7 +66,7 @@ void TrainRun::WriteFinalReport() const {
   content.machine = MachineFacts(setup_, memory_);
   content.metrics = ReadMetrics(o.out / "metrics.jsonl");
   content.classes = setup_.config.classes;
-  if (saved_ > 0) content.usage = UsageLines(setup_, UsedWeights());
+  if (saved_ > 0) content.usage = UsageLines(setup_, UsedWeights(), Finished());
   content.summary = {{"steps", fmt::format("{} of {}", trainer_->iteration(), setup_.total_steps)},
                      {"training time", HumanTime(state_.seconds)}};
   if (progress_->ImagesPerSecond() > 0) {  // else a finished run was taken up again
@@ -84,33 +84,16 @@ void TrainRun::WriteFinalReport() const {
         fmt::format("best {}", state_.best->metric),
         fmt::format("{:.4f} at step {}", state_.best->value, state_.best->step));
   }
+  if (test_) {
+    content.summary.emplace_back("test accuracy of the weights that eval and predict use",
+                                 Percent(test_->accuracy()));
+  }
   WriteReport(o.out / "report.html", content);
 }
 
-int TrainRun::Finish(bool interrupted) {
-  const Options& o = setup_.options;
-  progress_->Finish();
-  // All is saved: a signal merely puts off what follows, until the run is taken up again.
-  const auto unless_stopped = [&](const auto& evaluate) {
-    try {
-      evaluate();
-    } catch (const Error&) {
-      interrupted = EvaluationStopped();
-      if (!interrupted) throw;
-    }
-  };
-  // A finished run taken up again: its report shows what it showed.
-  if (!interrupted && evaluated_ == 0 && !setup_.selection().empty()) {
-    unless_stopped([&] { RunEvaluation(); });
-  }
-  state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
-  try {
-    WriteFinalReport();
-  } catch (const Error& error) {
-    Warn("no report: {}", error.what());
-  }
+std::string TrainRun::JsonSummary(bool interrupted, const std::string& sha256) const {
   const auto checkpoint = NewestCheckpoint();
-  nlohmann::ordered_json summary = {{"out", o.out.string()},
+  nlohmann::ordered_json summary = {{"out", setup_.options.out.string()},
                                     {"step", trainer_->iteration()},
                                     {"steps", setup_.total_steps},
                                     {"interrupted", interrupted},
@@ -126,61 +109,89 @@ int TrainRun::Finish(bool interrupted) {
                        {"value", state_.best->value},
                        {"step", state_.best->step}};
   }
-  const Split& test = setup_.dataset.test;
-  if (!interrupted && !test.empty() && !save_failed_) {
-    unless_stopped([&] {
-      const double accuracy = EvaluateOn(test).total.accuracy();
-      summary["test_accuracy"] = accuracy;
-      Info("test accuracy {} ({} images, {} of the last step)", Percent(accuracy), test.size(),
-           setup_.trainer.ema_decay > 0 ? "averaged weights" : "weights");
-    });
-    summary["interrupted"] = interrupted;
+  if (test_) summary["test_accuracy"] = test_->accuracy();
+  if (!sha256.empty()) {
+    summary["sha256"] = sha256;
+    summary["used_weights"] = UsedWeights().string();
   }
-  if (saved_ > 0 && !save_failed_) {
-    summary["sha256"] = FileSha256(checkpoint / "model.safetensors");
+  return summary.dump();
+}
+
+void TrainRun::PrintSummary(bool interrupted, const std::string& sha256) const {
+  const std::filesystem::path checkpoint = NewestCheckpoint();
+  if (interrupted) {
+    fmt::print("interrupted after step {} of {}; {}\n", trainer_->iteration(), setup_.total_steps,
+               saved_ > 0 ? "saved in " + Printable(checkpoint.string()) : "nothing to save yet");
+  } else if (Stale()) {
+    fmt::print("stopped early: {} evaluations in a row were no better than step {}\n",
+               state_.evaluations_without_better, state_.best ? state_.best->step : 0);
   }
-  if (o.json) {
-    fmt::print("{}\n", summary.dump());
+  if (evaluated_ > 0) {
+    fmt::print("validation accuracy {} at step {}\n", Percent(last_eval_.total.accuracy()),
+               evaluated_);
+  }
+  if (state_.best && static_cast<uint64_t>(state_.best->step) != evaluated_) {
+    fmt::print("best {} at step {}: {}\n", state_.best->metric, state_.best->step,
+               state_.best->metric == "accuracy" ? Percent(state_.best->value)
+                                                 : fmt::format("{:.4f}", state_.best->value));
+  }
+  if (progress_->ImagesPerSecond() > 0)
+    fmt::print("{:.1f} images/s\n", progress_->ImagesPerSecond());
+  if (!report_failed_) {
+    fmt::print("report: {}\n", Printable((setup_.options.out / "report.html").string()));
+  }
+  if (sha256.empty()) return;
+  fmt::print("SHA-256 of {}/model.safetensors: {}\n", Printable(checkpoint.string()), sha256);
+  fmt::print("eval and predict use {}:\n", Printable(UsedWeights().string()));
+  if (test_) {
+    fmt::print("  test accuracy of these weights: {} ({} images)\n", Percent(test_->accuracy()),
+               test_->count);
+  }
+  for (const std::string& line : UsageLines(setup_, UsedWeights(), Finished())) {
+    fmt::print("  {}\n", line);
+  }
+}
+
+int TrainRun::Finish(bool interrupted) {
+  progress_->Finish();
+  // All is saved: a signal merely puts off what follows, until the run is taken up again.
+  std::string failure;
+  const auto unless_stopped = [&](const auto& evaluate) {
+    try {
+      if (!interrupted && failure.empty()) evaluate();
+    } catch (const Error& error) {
+      interrupted = EvaluationStopped();
+      if (!interrupted) failure = error.what();
+    }
+  };
+  // A finished run taken up again: its report shows what it showed.
+  if (evaluated_ == 0 && !setup_.selection().empty()) unless_stopped([&] { RunEvaluation(); });
+  if (!setup_.dataset.test.empty() && saved_ > 0 && !save_failed_) {
+    unless_stopped([&] { EvaluateTest(); });
+  }
+  state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
+  try {
+    WriteFinalReport();
+  } catch (const Error& error) {
+    report_failed_ = true;
+    Warn("no report: {}", error.what());
+  }
+  const std::string sha256 = saved_ > 0 && !save_failed_
+                                 ? FileSha256(NewestCheckpoint() / "model.safetensors")
+                                 : std::string();
+  if (setup_.options.json) {
+    fmt::print("{}\n", JsonSummary(interrupted, sha256));
   } else {
-    if (interrupted) {
-      fmt::print("interrupted after step {} of {}; {}\n", trainer_->iteration(), setup_.total_steps,
-                 saved_ > 0 ? "saved in " + Printable(checkpoint.string()) : "nothing to save yet");
-    } else if (Stale()) {
-      fmt::print("stopped early: {} evaluations in a row were no better than step {}\n",
-                 state_.evaluations_without_better, state_.best ? state_.best->step : 0);
-    }
-    if (evaluated_ > 0) {
-      fmt::print("validation accuracy {} at step {}\n", Percent(last_eval_.total.accuracy()),
-                 evaluated_);
-    }
-    if (state_.best && static_cast<uint64_t>(state_.best->step) != evaluated_) {
-      fmt::print("best {} at step {}: {}\n", state_.best->metric, state_.best->step,
-                 state_.best->metric == "accuracy" ? Percent(state_.best->value)
-                                                   : fmt::format("{:.4f}", state_.best->value));
-    }
-    if (summary.contains("test_accuracy")) {
-      fmt::print("test accuracy {}\n", Percent(summary["test_accuracy"].get<double>()));
-    }
-    fmt::print("{:.1f} images/s; report: {}\n", progress_->ImagesPerSecond(),
-               Printable((o.out / "report.html").string()));
-    if (summary.contains("sha256")) {
-      fmt::print("SHA-256 of {}/model.safetensors: {}\n", Printable(checkpoint.string()),
-                 summary["sha256"].get<std::string>());
-    }
-    if (saved_ > 0) {
-      fmt::print("eval and predict use {}:\n", Printable(UsedWeights().string()));
-      for (const std::string& line : UsageLines(setup_, UsedWeights())) fmt::print("  {}\n", line);
-    }
+    PrintSummary(interrupted, sha256);
   }
   if (save_failed_) {
-    LogLine(
-        LogLevel::kError,
+    failure =
         fmt::format("the last state is not saved; {}",
                     saved_ == 0 ? "there is no checkpoint"
-                                : fmt::format("the newest whole checkpoint is step {}", saved_)));
-    return 1;
+                                : fmt::format("the newest whole checkpoint is step {}", saved_));
   }
-  return interrupted ? 130 : 0;
+  if (!failure.empty()) LogLine(LogLevel::kError, failure);
+  return !failure.empty() ? 1 : interrupted ? 130 : 0;
 }
 
 }  // namespace parax

@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "parax/base/error.h"
@@ -18,8 +20,10 @@ size_t EncodedLimit(const TrainSetup& setup) {
 int CropPadding(const TrainSetup& setup) {
   const Options& o = setup.options;
   if (o.crop == "none") return 0;
-  // As is usual: small images are padded and cropped, photographs cropped and resized.
-  const bool pads = o.crop == "pad" || (o.crop == "auto" && setup.config.image_size <= 64);
+  // As is usual: where evaluation takes small images whole they are padded and cropped; others are
+  // cropped and resized.
+  const bool small = setup.config.image_size <= 64 && *o.resize == setup.config.image_size;
+  const bool pads = o.crop == "pad" || (o.crop == "auto" && small);
   if (!pads) return -1;
   if (o.pad >= setup.config.image_size) {
     FailUsage("--pad is {}; it must be less than the image size, {}", o.pad,
@@ -31,6 +35,7 @@ int CropPadding(const TrainSetup& setup) {
 PipelineOptions CommonInput(const TrainSetup& setup) {
   PipelineOptions options;
   options.seed = setup.options.seed;
+  options.strict = setup.options.strict_data;
   options.workers = setup.machine.workers;
   options.worker_pus = setup.machine.worker_pus();
   options.leaf_os_nodes = setup.machine.leaf_os_nodes();
@@ -41,13 +46,14 @@ PipelineOptions CommonInput(const TrainSetup& setup) {
 
 }  // namespace
 
-TransformOptions TrainTransform(const TrainSetup& setup) {
+void ResolveTransform(TrainSetup& setup) {
   const Options& o = setup.options;
   if (*o.resize < setup.config.image_size) {
     FailUsage("--resize is {}; it must be at least the image size, {}", *o.resize,
               setup.config.image_size);
   }
-  TransformOptions t = EvalTransform(setup.config, o);
+  TransformOptions& t = setup.transform;
+  t = EvalTransform(setup.config, o);
   t.train = true;
   t.min_area = o.scale.at(0);
   t.max_area = o.scale.at(1);
@@ -62,7 +68,12 @@ TransformOptions TrainTransform(const TrainSetup& setup) {
   t.saturation = jitter(2);
   t.hue = jitter(3);
   CheckTransformOptions(t);
-  return t;
+  if (o.crop != "auto") return;
+  setup.notes.push_back(fmt::format(
+      "--crop {} (default where evaluation takes {})", t.pad_crop >= 0 ? "pad" : "random-resized",
+      t.eval_resize == t.image_size
+          ? fmt::format("the whole image at {} pixels", t.image_size)
+          : fmt::format("the middle {} of {} pixels", t.image_size, t.eval_resize)));
 }
 
 size_t InputBytes(const TrainSetup& setup) {

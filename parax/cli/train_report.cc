@@ -19,6 +19,7 @@ TensorMap InitialWeights(const TrainSetup& setup) {
     const ResolvedModel resolved = ResolveModelArgument(from);
     Info("{}", resolved.line);
     CheckpointContent content = LoadCheckpoint(resolved.checkpoint, CheckpointUse::kPredict);
+    if (!content.ema.empty()) Info("its averaged weights are taken");
     tensors = std::move(content.ema.empty() ? content.model : content.ema);
     source = resolved.checkpoint.string();
   } else {
@@ -39,7 +40,8 @@ std::vector<int64_t> ConfusionMatrix(const EvalReport& eval, size_t classes) {
   return counts;
 }
 
-std::vector<std::string> UsageLines(const TrainSetup& setup, const std::filesystem::path& weights) {
+std::vector<std::string> UsageLines(const TrainSetup& setup, const std::filesystem::path& weights,
+                                    bool finished) {
   const std::string out = ShellWord(setup.options.out.string());
   const std::string& name = setup.config.model.name;
   std::vector<std::string> lines;
@@ -48,7 +50,7 @@ std::vector<std::string> UsageLines(const TrainSetup& setup, const std::filesyst
         fmt::format("parax eval --model {} --data {}", out, ShellWord(setup.options.data)));
   }
   lines.push_back(fmt::format("parax predict --model {} IMAGE_OR_FOLDER", out));
-  lines.push_back(fmt::format("parax train --out {} --resume", out));
+  if (!finished) lines.push_back(fmt::format("parax train --out {} --resume", out));
   const bool of_torchvision = Resolved(ModelSpec{.name = name}).image_size == 224;
   if (name.starts_with("resnet:") || !of_torchvision) return lines;
   lines.push_back(

@@ -45,6 +45,14 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
                     setup_.config.classes) {
     FailUsage("--resume: {} has other classes than the run's data had", setup_.options.data);
   }
+  if (state_.step > setup_.total_steps) {
+    Fail("{}/state.json: step {} is beyond the run's {}", resume->checkpoint.string(), state_.step,
+         setup_.total_steps);
+  }
+  const bool finished = resume && state_.step == setup_.total_steps && !state_.owed;
+  if (finished && setup_.options.given.contains("best-metric")) {
+    FailUsage("--best-metric: the run is finished, and its best step is known: leave it out");
+  }
   if (state_.best && state_.best->metric != setup_.options.best_metric) {
     Info("--best-metric is now {}: the search for the best step starts anew",
          setup_.options.best_metric);
@@ -53,6 +61,7 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   }
   state_.samples = setup_.trainer.train.samples;
   state_.data = data;
+  state_.held_out = setup_.dataset.held_out;
   state_.config_toml = ToToml(setup_.options);
   if (state_.command.empty()) state_.command = setup_.options.command_line;
   seconds_before_ = state_.seconds;
@@ -157,7 +166,9 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   std::filesystem::create_directories(Checkpoints());
   WriteFileAtomically(o.out / "config.toml", state_.config_toml);
   WriteFileAtomically(o.out / "plan.json", record.ToJson());
-  metrics_ = std::make_unique<MetricsLog>(o.out / "metrics.jsonl", state_.step);
+  metrics_ = std::make_unique<MetricsLog>(
+      o.out / "metrics.jsonl", state_.step,
+      resume ? RunFolderOf(resume->checkpoint) / "metrics.jsonl" : std::filesystem::path());
   events_ = std::make_unique<EventWriter>(o.out, state_.step);
   progress_ =
       std::make_unique<Progress>(setup_.total_steps, state_.step,
@@ -219,49 +230,6 @@ void TrainRun::TakeStep(const StepReport& report) {
     point.extra["gradient_norm"] = report.gradient_norm;
   }
   point_ = std::move(point);
-}
-
-bool TrainRun::IsBetter(double value) const {
-  if (!std::isfinite(value)) return false;
-  if (!state_.best) return true;
-  return setup_.options.best_metric == "loss" ? value < state_.best->value
-                                              : value > state_.best->value;
-}
-
-EvalReport TrainRun::EvaluateOn(const Split& split) {
-  const StopOnSignal stop(trainer_->stop());
-  const auto input = EvaluationInput(setup_, split, trainer_->stop());
-  return trainer_->Evaluate(
-      EvalBatches(split.size(), static_cast<int>(setup_.trainer.seats.size()), setup_.eval_micro),
-      *input, setup_.trainer.ema_decay > 0);
-}
-
-void TrainRun::RunEvaluation() {
-  last_eval_ = EvaluateOn(setup_.selection());
-  evaluated_ = trainer_->iteration();
-  last_eval_time_ = Clock::now();
-}
-
-void TrainRun::Evaluate() {
-  RunEvaluation();
-  const LossResult& total = last_eval_.total;
-  if (point_) {
-    point_->extra["val_loss"] = total.mean_loss();
-    point_->extra["val_accuracy"] = total.accuracy();
-    point_->extra["val_top5"] = total.top5();
-  }
-  const double value = setup_.options.best_metric == "loss" ? total.mean_loss() : total.accuracy();
-  improved_ = total.finite && IsBetter(value);
-  if (improved_) {
-    state_.best = BestRecord{static_cast<int64_t>(evaluated_), setup_.options.best_metric, value};
-    state_.evaluations_without_better = 0;
-  } else {
-    ++state_.evaluations_without_better;
-  }
-  progress_->Clear();
-  Info("step {} (epoch {:.2f}): validation accuracy {:.2f} %, loss {:.4f}{}", evaluated_,
-       static_cast<double>(evaluated_) / static_cast<double>(setup_.steps_per_epoch),
-       100 * total.accuracy(), total.mean_loss(), improved_ ? " (best so far)" : "");
 }
 
 std::filesystem::path TrainRun::NewestCheckpoint() const {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "parax/cli/metrics.h"
 #include "parax/cli/progress.h"
@@ -30,7 +31,8 @@ class TrainRun {
   Due DueAt(uint64_t step, bool interrupted) const;
   bool Stale() const;  // time to stop early
   void TakeStep(const StepReport& report);
-  EvalReport EvaluateOn(const Split& split);  // throws when it fails or a signal stops it
+  // `averaged`: with the averaged weights. Throws when it fails or a signal stops it.
+  EvalReport EvaluateOn(const Split& split, bool averaged);
   void RunEvaluation();
   void Evaluate();  // and judges
   bool EvaluationStopped() const { return trainer_->stop().outcome() == Outcome::kStopped; }
@@ -41,7 +43,13 @@ class TrainRun {
   // Evaluates and saves when due. `owed`: an evaluation that was put off. Throws Error when the
   // evaluation fails, after saving.
   void CloseStep(bool interrupted, bool owed);
-  int Finish(bool interrupted);
+  int Finish(bool interrupted);  // exit status
+  void EvaluateTest();           // with the weights that are used from now on
+  // What the run came to, for programs and for people. `sha256`: of the newest weights; "": not
+  // saved.
+  std::string JsonSummary(bool interrupted, const std::string& sha256) const;
+  void PrintSummary(bool interrupted, const std::string& sha256) const;
+  bool Finished() const { return trainer_->iteration() == setup_.total_steps || Stale(); }
   void WriteFinalReport() const;
   std::filesystem::path Checkpoints() const { return setup_.options.out / "checkpoints"; }
   std::filesystem::path NewestCheckpoint() const;
@@ -60,7 +68,8 @@ class TrainRun {
   EvalReport last_eval_;
   uint64_t evaluated_ = 0, saved_ = 0;  // steps
   bool improved_ = false;               // by the newest evaluation
-  bool save_failed_ = false;
+  std::optional<LossResult> test_;
+  bool save_failed_ = false, report_failed_ = false;
   Clock::time_point started_, last_save_, last_eval_time_;
   double seconds_before_ = 0;
 };

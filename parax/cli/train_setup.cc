@@ -18,7 +18,7 @@ constexpr int64_t kSyntheticBatches = 100;  // an epoch of synthetic data
 constexpr int64_t kDefaultShare = 16;       // images an instance and step, unless the user says
 constexpr int64_t kDefaultLeastBatch = 64;
 constexpr int64_t kLeastSteps = 50;  // an epoch, so that a small data set gets enough updates
-constexpr int64_t kLeastShare = 8;   // batch norm needs some images to take statistics of
+constexpr int64_t kLeastShare = 16;  // batch norm needs some images to take statistics of
 
 // The batch when the user names none: kDefaultShare images an instance, but never so large that an
 // epoch of a small data set is only a few steps; then a power of two.
@@ -64,7 +64,10 @@ void ResolveBatch(TrainSetup& setup, int64_t samples) {
   }
   options.batch = batch;
   const int64_t share = (batch + leaves - 1) / leaves;
-  options.bn_group = options.bn_group.value_or(share);
+  if (!options.bn_group) {
+    options.bn_group = share;
+    setup.notes.push_back(fmt::format("--bn-group {} (default: an instance's share)", share));
+  }
   if (options.drop_last && samples < batch) {
     FailUsage(
         "--drop-last with --batch {} leaves nothing of {} training images: use a smaller "
@@ -163,7 +166,9 @@ void ResolveOptimizer(TrainSetup& setup) {
   schedule.kind = ParseSchedule(o.lr_schedule);
   schedule.peak = *o.lr;
   schedule.iterations = setup.total_steps;
-  if (!o.warmup) o.warmup = Span{5, Span::Unit::kPercent};
+  if (!o.warmup) {  // one-cycle: as its authors have it
+    o.warmup = Span{o.lr_schedule == "onecycle" ? 30.0 : 5.0, Span::Unit::kPercent};
+  }
   schedule.warmup = std::min(ToSteps(*o.warmup, setup), setup.total_steps);
   if (schedule.warmup == setup.total_steps) {
     setup.notes.push_back("--warmup is as long as the run: the peak rate comes only at its end");
@@ -321,7 +326,7 @@ TrainSetup ResolveTraining(const Options& options) {
   ResolveLength(setup);
   ResolveOptimizer(setup);
   ResolveLoss(setup);
-  if (!setup.synthetic) setup.transform = TrainTransform(setup);
+  if (!setup.synthetic) ResolveTransform(setup);
   TrainerOptions& trainer = setup.trainer;
   trainer.seats = setup.machine.plan.seats;
   trainer.domain_nodes = setup.machine.domain_nodes;

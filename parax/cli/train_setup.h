@@ -37,8 +37,8 @@ OptimizerKind ParseOptimizer(const std::string& name);
 // Throws UsageError or Error: one line saying what is wrong and what would be right.
 TrainSetup ResolveTraining(const Options& options);
 
-// Throws UsageError for values that do not fit the image size.
-TransformOptions TrainTransform(const TrainSetup& setup);
+// Fills in `transform`. Throws UsageError for values that do not fit the image size.
+void ResolveTransform(TrainSetup& setup);
 std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t finished_steps,
                                            StopFlag& stop);
 std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Split& split,

@@ -1,4 +1,4 @@
-// eval, predict, plan, topo and --help, as their users meet them.
+// predict, plan, topo and --help, as their users meet them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,95 +32,6 @@ void TrainRun(const TemporaryFolder& folder) {
       folder.path(), TrainCommand({"--epochs", "16", "--eval-every", "4ep", "--save-every", "4ep",
                                    "--lr", "0.05", "--resize", "16", "--out", "run", "--quiet"}));
   ASSERT_EQ(result.status, 0) << result.err;
-}
-
-TEST(Eval, MeasuresARunOrACheckpoint) {
-  const TemporaryFolder folder;
-  TrainRun(folder);
-  const auto eval = [&](const std::string& model, const std::string& split) {
-    const ProgramResult result = RunProgram(
-        folder.path(), {"eval", "--model", model, "--data", "data", "--split", split, "--json"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.err, "");
-    json report = json::parse(result.out);
-    report.erase("images_per_s");
-    return report;
-  };
-  const json best = eval("run", "val");
-  EXPECT_EQ(best["images"], 8);
-  EXPECT_GE(best["accuracy"], 0.75) << "red and blue are easily told apart";
-  EXPECT_EQ(best["classes"], (json::array({"blue", kRed})));
-  int64_t right = best["confusion"][0].get<int64_t>() + best["confusion"][3].get<int64_t>();
-  EXPECT_EQ(right, std::llround(best["accuracy"].get<double>() * 8));
-  const auto record = json::parse(ReadFile(folder.path() / "run/checkpoints/best.json"));
-  const std::string step = "run/checkpoints/step-" + std::to_string(record["step"].get<int>());
-  EXPECT_EQ(eval(step, "val"), best);
-  EXPECT_DOUBLE_EQ(record["value"].get<double>(), best["accuracy"].get<double>());
-  EXPECT_EQ(eval(step, "train")["images"], 24);
-
-  const ProgramResult table =
-      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data"});
-  EXPECT_TRUE(Holds(table.out, "8 images of val: top-1 ") && Holds(table.out, kRed)) << table.out;
-  EXPECT_TRUE(Holds(table.err, step.substr(step.find("step-")))) << "says which: " << table.err;
-
-  EXPECT_EQ(
-      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data", "--split", "test"})
-          .status,
-      2);
-  EXPECT_EQ(RunProgram(folder.path(), {"eval", "--model", "resnet20", "--data", "data"}).status, 2);
-
-  // Classes are matched by name: one that the network has not learnt is an error.
-  fs::rename(folder.path() / "data/val/blue", folder.path() / "data/val/azure");
-  const ProgramResult unknown =
-      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data"});
-  EXPECT_EQ(unknown.status, 1) << unknown.err;
-  EXPECT_TRUE(Holds(unknown.err, "azure")) << unknown.err;
-}
-
-// Of the run's own folder the images held out are measured, as the run chose them; any other folder
-// of class folders is measured whole.
-TEST(Eval, NeverMeasuresWhatTheRunLearntFrom) {
-  const TemporaryFolder folder;
-  MakeData(folder.path() / "data");
-  fs::rename(folder.path() / "data/train", folder.path() / "flat");
-  const ProgramResult train = RunProgram(
-      folder.path(),
-      {"train",    "--data",       "flat", "--val-split", "0.25", "--seed",  "3", "--model",
-       "resnet20", "--image-size", "16",   "--instances", "1",    "--batch", "8", "--max-steps",
-       "2",        "--out",        "run",  "--json"});
-  ASSERT_EQ(train.status, 0) << train.err;
-  const auto eval = [&](std::vector<std::string> more) {
-    std::vector<std::string> command = {"eval", "--model", "run", "--json", "--data"};
-    command.insert(command.end(), more.begin(), more.end());
-    const ProgramResult result = RunProgram(folder.path(), command);
-    EXPECT_EQ(result.status, 0) << result.err;
-    return json::parse(result.out);
-  };
-  const json held_out = eval({"flat"});
-  EXPECT_EQ(held_out["images"], 6);
-  EXPECT_NEAR(held_out["loss"].get<double>(), json::parse(train.out)["val_loss"].get<double>(),
-              1e-5);
-  EXPECT_EQ(eval({"flat", "--split", "train"})["images"], 18);
-  EXPECT_EQ(eval({"data/val"})["images"], 8);
-}
-
-// Names come from whoever packed the data: a terminal must not obey them.
-TEST(Eval, ShowsNamesThatATerminalWouldObey) {
-  const TemporaryFolder folder;
-  MakeData(folder.path() / "data");
-  const std::string name = "a\n\x1B[2Jz", shown = "a\\n\\x1b[2Jz";
-  for (const char* part : {"train", "val"}) {
-    fs::rename(folder.path() / "data" / part / "blue", folder.path() / "data" / part / name);
-  }
-  const ProgramResult train =
-      RunProgram(folder.path(), TrainCommand({"--max-steps", "1", "--out", name}));
-  ASSERT_EQ(train.status, 0) << train.err;
-  const ProgramResult eval = RunProgram(folder.path(), {"eval", "--model", name, "--data", "data"});
-  ASSERT_EQ(eval.status, 0) << eval.err;
-  for (const std::string& text : {train.err, train.out, eval.err, eval.out}) {
-    EXPECT_TRUE(Holds(text, shown)) << text;
-    EXPECT_FALSE(Holds(text, "\x1B")) << text;
-  }
 }
 
 TEST(Predict, WorksFromTheRunFolderAlone) {
@@ -197,6 +108,11 @@ TEST(Predict, WorksFromTheRunFolderAlone) {
     EXPECT_TRUE(Holds(over.err, "--out " + out + " is one of the files to predict")) << over.err;
   }
   EXPECT_EQ(ReadFile(folder.path() / blue), picture);
+  const auto best = json::parse(ReadFile(moved / "run/checkpoints/best.json"));
+  const fs::path weights = moved / "run/checkpoints" /
+                           ("step-" + std::to_string(best["step"].get<int>())) /
+                           "model.safetensors";
+  EXPECT_TRUE(Holds(predict({blue, "--out", weights}).err, "one of the checkpoint's files"));
   EXPECT_EQ(predict({blue, "--out", "broken.jpg/x.csv"}).status, 1);
   EXPECT_EQ(predict({"far"}).status, 1) << "a folder without images";
 }

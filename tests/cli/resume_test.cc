@@ -93,6 +93,7 @@ TEST(Resume, GoesOnInAnotherFolder) {
     EXPECT_TRUE(Holds(result.out, std::string(out) + "/checkpoints/step-8/")) << result.out;
     EXPECT_EQ(weights(out, first), weights("run", first));
     EXPECT_EQ(weights(out, 8), weights("run", 8));
+    EXPECT_EQ(StepsAndLosses(folder.path() / out), StepsAndLosses(folder.path() / "run"));
     EXPECT_EQ(RunProgram(folder.path(), {"train", "--out", out, "--resume"}).status, 0);
   }
 }
@@ -112,6 +113,7 @@ TEST(Resume, SaysWhatCannotBe) {
           "--batch (was 8, now 4), --lr (was 0.05, now 0.1)");
   refused({"--out", "elsewhere", "--resume"}, "no whole checkpoint in elsewhere");
   refused({"--out", "run", "--resume", "nowhere"}, "nowhere");
+  refused({"--out", "run", "--resume", "--best-metric", "loss"}, "the run is finished");
   fs::create_directories(folder.path() / "other/checkpoints");
   fs::copy(folder.path() / "run/checkpoints/step-2", folder.path() / "other/checkpoints/step-2");
   refused({"--out", "run", "--resume", "other"}, "run holds another run than other");
@@ -145,6 +147,18 @@ TEST(Resume, ChecksTheOptionsOfTheRun) {
   const ProgramResult result = RunProgram(folder.path(), {"train", "--out", "edited", "--resume"});
   EXPECT_EQ(result.status, 2);
   EXPECT_TRUE(Holds(result.err, "--keep is 0")) << result.err;
+}
+
+TEST(Resume, RefusesAStepBeyondTheRun) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(TrainToTheEnd(folder).status, 0);
+  CheckpointContent content =
+      LoadCheckpoint(folder.path() / "run/checkpoints/step-4", CheckpointUse::kResume);
+  content.state_json.replace(content.state_json.find("\"step\": 4"), 9, "\"step\": 99");
+  SaveCheckpoint(folder.path() / "edited/checkpoints", 99, content);
+  const ProgramResult result = RunProgram(folder.path(), {"train", "--out", "edited", "--resume"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(Holds(result.err, "step 99 is beyond the run's 8")) << result.err;
 }
 
 TEST(Resume, RefusesAStepThatIsNone) {

@@ -75,6 +75,67 @@ TEST(Stop, AFailingEvaluationLosesNoStep) {
   }
 }
 
+// Not one image to judge by: no best step comes of that.
+TEST(Stop, AnEvaluationOfNothingIsNone) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const fs::path val = folder.path() / "data/val";
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(val)) {
+    if (!entry.is_regular_file()) continue;
+    if (entry.path().extension() == ".png") files.push_back(entry.path());
+  }
+  const std::string picture = ReadFile(files.at(0));
+  fs::remove_all(val);
+  fs::create_directories(val / "blue");
+  std::ofstream(val / "blue/1.png", std::ios::binary) << picture;
+  const fs::path test = folder.path() / "data/test/blue";
+  fs::create_directories(test);
+  std::ofstream(test / "1.png", std::ios::binary) << picture;
+  const auto command = [](const std::string& out) {
+    return TrainCommand({"--max-steps", "3", "--out", out});
+  };
+  ASSERT_EQ(RunProgram(folder.path(), command("first")).status, 0);
+  // Folders that look old are not read again: what breaks inside a file is not seen at the start.
+  const auto breaks = [&](const fs::path& folder_of) {
+    fs::last_write_time(folder_of, fs::file_time_type::clock::now() - std::chrono::hours(1));
+    ASSERT_EQ(RunProgram(folder.path(), command("again-" + folder_of.parent_path().stem().string()))
+                  .status,
+              0);
+    std::ofstream(folder_of / "1.png") << "broken";
+  };
+  breaks(test);
+  const ProgramResult tested = RunProgram(folder.path(), command("tested"));
+  EXPECT_EQ(tested.status, 1);
+  EXPECT_TRUE(Holds(tested.out, "validation accuracy") && Holds(tested.out, "SHA-256"))
+      << "what was measured is still told: " << tested.out;
+  EXPECT_FALSE(Holds(tested.out, "test accuracy"));
+  std::ofstream(test / "1.png", std::ios::binary) << picture;
+  breaks(val / "blue");
+  for (const std::vector<std::string>& words :
+       {command("run"), {"eval", "--model", "first", "--data", "data"}}) {
+    const ProgramResult result = RunProgram(folder.path(), words);
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_TRUE(Holds(result.err, "none of 1 images")) << result.err;
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "run/checkpoints/best.json"));
+}
+
+// `timeout -s INT` signals the program and its group: that is no impatient user.
+TEST(Stop, TwoInterruptsAtOnceAreOne) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const fs::path metrics = folder.path() / "run/metrics.jsonl";
+  Program program(folder.path(), TrainCommand({"--max-steps", "19000", "--out", "run",
+                                               "--eval-every", "0", "--save-every", "0"}));
+  ASSERT_TRUE(program.Await([&] { return fs::exists(metrics) && fs::file_size(metrics) > 0; }));
+  program.Signal(SIGINT);
+  program.Signal(SIGINT);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.status, 130) << result.err;
+  EXPECT_TRUE(Holds(result.out, "saved in run/checkpoints/step-")) << result.out;
+}
+
 TEST(Stop, DoesNotWaitForAnEvaluation) {
   const TemporaryFolder folder;
   MakeData(folder.path() / "data");

@@ -1,0 +1,223 @@
+// eval, and what train measures in the end.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "parax/base/file.h"
+#include "parax/cli/npy.h"
+#include "parax/engine/checkpoint.h"
+#include "tests/cli/program.h"
+
+namespace parax {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::kRed;
+using testing::MakeData;
+using testing::ProgramResult;
+using testing::RunProgram;
+using testing::TemporaryFolder;
+using testing::TrainCommand;
+
+bool Holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void TrainRun(const TemporaryFolder& folder) {
+  MakeData(folder.path() / "data");
+  const ProgramResult result = RunProgram(
+      folder.path(), TrainCommand({"--epochs", "16", "--eval-every", "4ep", "--save-every", "4ep",
+                                   "--lr", "0.05", "--resize", "16", "--out", "run", "--quiet"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+}
+
+TEST(Eval, MeasuresARunOrACheckpoint) {
+  const TemporaryFolder folder;
+  TrainRun(folder);
+  const auto eval = [&](const std::string& model, const std::string& split) {
+    const ProgramResult result = RunProgram(
+        folder.path(), {"eval", "--model", model, "--data", "data", "--split", split, "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    json report = json::parse(result.out);
+    report.erase("images_per_s");
+    return report;
+  };
+  const json best = eval("run", "val");
+  EXPECT_EQ(best["images"], 8);
+  EXPECT_GE(best["accuracy"], 0.75) << "red and blue are easily told apart";
+  EXPECT_EQ(best["classes"], (json::array({"blue", kRed})));
+  int64_t right = best["confusion"][0].get<int64_t>() + best["confusion"][3].get<int64_t>();
+  EXPECT_EQ(right, std::llround(best["accuracy"].get<double>() * 8));
+  const auto record = json::parse(ReadFile(folder.path() / "run/checkpoints/best.json"));
+  const std::string step = "run/checkpoints/step-" + std::to_string(record["step"].get<int>());
+  EXPECT_EQ(eval(step, "val"), best);
+  EXPECT_DOUBLE_EQ(record["value"].get<double>(), best["accuracy"].get<double>());
+  EXPECT_EQ(eval(step, "train")["images"], 24);
+
+  const ProgramResult table =
+      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data"});
+  EXPECT_TRUE(Holds(table.out, "8 images of val: top-1 ") && Holds(table.out, kRed)) << table.out;
+  EXPECT_TRUE(Holds(table.err, step.substr(step.find("step-")))) << "says which: " << table.err;
+
+  EXPECT_EQ(
+      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data", "--split", "test"})
+          .status,
+      2);
+  EXPECT_EQ(RunProgram(folder.path(), {"eval", "--model", "resnet20", "--data", "data"}).status, 2);
+
+  // Classes are matched by name: one that the network has not learnt is an error.
+  fs::rename(folder.path() / "data/val/blue", folder.path() / "data/val/azure");
+  const ProgramResult unknown =
+      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data"});
+  EXPECT_EQ(unknown.status, 1) << unknown.err;
+  EXPECT_TRUE(Holds(unknown.err, "azure")) << unknown.err;
+}
+
+// Of the run's own folder the images held out are measured, as the run chose them; any other folder
+// of class folders is measured whole.
+TEST(Eval, NeverMeasuresWhatTheRunLearntFrom) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  fs::rename(folder.path() / "data/train", folder.path() / "flat");
+  const ProgramResult train = RunProgram(
+      folder.path(),
+      {"train",    "--data",       "flat", "--val-split", "0.25", "--seed",  "3", "--model",
+       "resnet20", "--image-size", "16",   "--instances", "1",    "--batch", "8", "--max-steps",
+       "2",        "--out",        "run",  "--json"});
+  ASSERT_EQ(train.status, 0) << train.err;
+  const auto eval = [&](std::vector<std::string> more, const std::string& run = "run") {
+    std::vector<std::string> command = {"eval", "--model", run, "--json", "--data"};
+    command.insert(command.end(), more.begin(), more.end());
+    const ProgramResult result = RunProgram(folder.path(), command);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out);
+  };
+  const json held_out = eval({"flat"});
+  EXPECT_EQ(held_out["images"], 6);
+  EXPECT_NEAR(held_out["loss"].get<double>(), json::parse(train.out)["val_loss"].get<double>(),
+              1e-5);
+  EXPECT_EQ(eval({"flat", "--split", "train"})["images"], 18);
+  EXPECT_EQ(eval({"data/val"})["images"], 8);
+  const auto refused = [&](const std::string& run, const std::string& data) {
+    const ProgramResult result =
+        RunProgram(folder.path(), {"eval", "--model", run, "--data", data, "--json"});
+    EXPECT_EQ(result.status, 2) << result.out;
+    return result.err;
+  };
+
+  // A folder that has changed since: most of the choice stands, and a line says what that is worth.
+  fs::copy_file(folder.path() / "flat/blue/00.png", folder.path() / "flat/blue/new.png");
+  const ProgramResult changed =
+      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "flat"});
+  EXPECT_EQ(changed.status, 0);
+  EXPECT_TRUE(Holds(changed.err, "flat holds other images than when the run was trained"));
+  // Other folders with train/ alone hold nothing that could be told from training images.
+  fs::create_directories(folder.path() / "other");
+  fs::copy(folder.path() / "flat", folder.path() / "other/train", fs::copy_options::recursive);
+  EXPECT_TRUE(Holds(refused("run", "other"), "other holds no validation images; --split train"));
+  fs::remove(folder.path() / "flat/blue/new.png");
+
+  // A run that has learnt from everything.
+  for (const bool in_train : {false, true}) {
+    const std::string data = in_train ? "all" : "flat", out = in_train ? "run-all" : "run-flat";
+    if (in_train) {
+      fs::create_directories(folder.path() / "all");
+      fs::copy(folder.path() / "flat", folder.path() / "all/train", fs::copy_options::recursive);
+    }
+    ASSERT_EQ(RunProgram(folder.path(), TrainCommand({"--data", data, "--val-split", "0",
+                                                      "--max-steps", "1", "--out", out}))
+                  .status,
+              0);
+    EXPECT_TRUE(Holds(refused(out, data), "the run held none out; --split train")) << data;
+  }
+  // With val/ beside it, which a folder no longer has: then nothing of it is held out either.
+  fs::copy(folder.path() / "data/val", folder.path() / "all/val", fs::copy_options::recursive);
+  ASSERT_EQ(RunProgram(folder.path(),
+                       TrainCommand({"--data", "all", "--max-steps", "1", "--out", "run-val"}))
+                .status,
+            0);
+  EXPECT_EQ(eval({"all"}, "run-val")["images"], 8);
+  fs::remove_all(folder.path() / "all/val");
+  EXPECT_TRUE(Holds(refused("run-val", "all"), "the run held none out; --split train"));
+
+  // What the checkpoint says of the run counts only when it is as it was saved.
+  std::ofstream(folder.path() / "run/checkpoints/step-2/state.json", std::ios::app) << " ";
+  const ProgramResult damaged =
+      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data/val"});
+  EXPECT_EQ(damaged.status, 0) << damaged.err;
+  EXPECT_TRUE(Holds(damaged.err, "state.json is not used")) << damaged.err;
+}
+
+// The weights measured on test/ are those that eval takes afterwards.
+TEST(Train, MeasuresTestWithTheWeightsThatAreUsed) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  fs::copy(folder.path() / "data/val", folder.path() / "data/test", fs::copy_options::recursive);
+  // The rate is so high in the end that the last step is worse than the best one.
+  for (const std::string ema : {"0", "0.5"}) {
+    const ProgramResult train = RunProgram(
+        folder.path(), TrainCommand({"--epochs", "6", "--sched", "constant", "--warmup", "100%",
+                                     "--lr", "20", "--ema", ema, "--out", "run" + ema, "--json"}));
+    ASSERT_EQ(train.status, 0) << train.err;
+    const ProgramResult eval = RunProgram(folder.path(), {"eval", "--model", "run" + ema, "--data",
+                                                          "data", "--split", "test", "--json"});
+    ASSERT_EQ(eval.status, 0) << eval.err;
+    const json summary = json::parse(train.out);
+    EXPECT_EQ(summary["test_accuracy"], json::parse(eval.out)["accuracy"]);
+    EXPECT_NE(summary["best"]["step"], summary["step"]) << "the test cannot fail";
+    EXPECT_NE(summary["test_accuracy"], summary["val_accuracy"]) << "the test cannot fail";
+    EXPECT_TRUE(Holds(ReadFile(folder.path() / ("run" + ema) / "report.html"), "test accuracy"));
+  }
+}
+
+// Names come from whoever packed the data: a terminal must not obey them.
+TEST(Eval, ShowsNamesThatATerminalWouldObey) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const std::string name = "a\n\x1B[2Jz", shown = "a\\n\\x1b[2Jz";
+  for (const char* part : {"train", "val"}) {
+    fs::rename(folder.path() / "data" / part / "blue", folder.path() / "data" / part / name);
+  }
+  const ProgramResult train =
+      RunProgram(folder.path(), TrainCommand({"--max-steps", "1", "--out", name}));
+  ASSERT_EQ(train.status, 0) << train.err;
+  const ProgramResult eval = RunProgram(folder.path(), {"eval", "--model", name, "--data", "data"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  for (const std::string& text : {train.err, train.out, eval.err, eval.out}) {
+    EXPECT_TRUE(Holds(text, shown)) << text;
+    EXPECT_FALSE(Holds(text, "\x1B")) << text;
+  }
+}
+
+// No probability is told that is none.
+TEST(Weights, ThatGiveNoNumbersAreAnError) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  ASSERT_EQ(RunProgram(folder.path(), TrainCommand({"--max-steps", "1", "--out", "run"})).status,
+            0);
+  CheckpointContent content =
+      LoadCheckpoint(folder.path() / "run/checkpoints/step-1", CheckpointUse::kResume);
+  for (float& weight : content.model.at("linear.weight").values) weight = 3e38f;
+  SaveCheckpoint(folder.path() / "huge/checkpoints", 1, content);
+  WriteNpy(folder.path() / "batch.npy", {1, 3, 16, 16}, std::vector<float>(768));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"predict", "data/val/blue/12.png"},
+        {"predict", "--json", "data/val"},
+        {"predict", "batch.npy", "--out", "logits.npy"},
+        {"eval", "--data", "data"}}) {
+    std::vector<std::string> command = words;
+    command.insert(command.end(), {"--model", "huge"});
+    const ProgramResult result = RunProgram(folder.path(), command);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.out, "");
+    EXPECT_TRUE(Holds(result.err, "not finite")) << result.err;
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "logits.npy"));
+}
+
+}  // namespace
+}  // namespace parax
