@@ -99,7 +99,7 @@ int RunEval(const Options& options) {
   Info("{}", model.line);
   const EvaluationData data = OpenForEvaluation(model, options);
   const Dataset& dataset = data.dataset;
-  for (const std::string& note : dataset.notes) Info("{}", note);
+  if (dataset.held_out) Info("measuring what the run held out of {}", options.data);
   for (const std::string& warning : dataset.warnings) Warn("{}", warning);
   const bool whole = dataset.flat && !data.learnt_from && !options.given.contains("split");
   const Split& split = whole ? dataset.train : ChosenSplit(data, options.split);

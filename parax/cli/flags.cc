@@ -126,15 +126,18 @@ std::vector<Flag> MakeFlags() {
   const unsigned runs = kTrain | kEval | kPredict;
   const unsigned all = runs | kPlan | kTopo;
   std::vector<Flag> flags = {
-      For("model,m", &O::model, runs | kPlan, basics, "NAME",
-          fmt::format("network to train: {}, or resnet:bottleneck:BLOCKS; eval and predict: a run "
-                      "folder or checkpoint",
-                      fmt::join(ModelNames(), " "))),
-      For("data,d", &O::data, kTrain | kEval, basics, "FOLDER",
+      For("model,m", &O::model, kTrain | kPlan, basics, "NAME",
+          fmt::format("network: {}, or resnet:bottleneck:BLOCKS", fmt::join(ModelNames(), " "))),
+      For("model,m", &O::model, kEval | kPredict, basics, "PATH",
+          "run folder (its best checkpoint, else its newest) or checkpoint"),
+      For("data,d", &O::data, kTrain, basics, "FOLDER",
           "folder with train/ and val/, each with a folder of images a class; 'synthetic' for "
           "speed tests"),
-      For("out,o", &O::out, kTrain | kPredict, basics, "PATH",
-          "run folder (default: runs/<time>-<model>); predict: file for the results"),
+      For("data,d", &O::data, kEval, basics, "FOLDER",
+          "folder with val/, or with a folder of images a class"),
+      For("out,o", &O::out, kTrain, basics, "FOLDER", "run folder (default: runs/<time>-<model>)"),
+      For("out,o", &O::out, kPredict, basics, "FILE",
+          "file for the results (default: standard output)"),
       For("init-from", &O::init_from, kTrain, basics, "FILE",
           "start from these weights (safetensors file, checkpoint or run folder); a head for other "
           "classes is made anew"),
@@ -251,7 +254,7 @@ std::vector<Flag> MakeFlags() {
           "name each setting that costs speed, and the command that changes it"),
       For("verbose", &O::verbose, kPlan | kTrain, output, "", "list every op"),
       For("json", &O::json, all, output, "", "results as JSON on standard output, and no progress"),
-      For("quiet,q", &O::quiet, all, output, "", "warnings and errors only"),
+      For("quiet,q", &O::quiet, all, output, "", "results, warnings and errors only"),
   };
   Flag resume = For("resume", &O::resume, kTrain, "What", "[WHERE]",
                     "go on with the run in --out from its newest checkpoint; 'auto': if there is "

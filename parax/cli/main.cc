@@ -5,6 +5,8 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string>
+#include <system_error>
 
 #include "parax/base/error.h"
 #include "parax/base/log.h"
@@ -44,6 +46,16 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     parax::LogLine(parax::LogLevel::kError,
                    "out of memory: see `ulimit -v`, the cgroup's limit, and `parax plan`");
+    return 1;
+  } catch (const std::system_error& error) {
+    const std::string what = error.what();
+    const std::string why = error.code().message();
+    const bool thread = error.code() == std::errc::resource_unavailable_try_again;
+    parax::LogLine(parax::LogLevel::kError,
+                   what.starts_with("cannot write to file")
+                       ? "cannot write to standard output: " + why
+                   : thread ? "cannot start a thread: see `ulimit -u` and the cgroup's pids limit"
+                            : what);
     return 1;
   } catch (const std::exception& error) {
     parax::LogLine(parax::LogLevel::kError, error.what());

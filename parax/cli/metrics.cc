@@ -52,10 +52,13 @@ MetricsLog::MetricsLog(const std::filesystem::path& file, uint64_t resume_step,
   const std::filesystem::path& source = std::filesystem::exists(file) ? file : earlier;
   if (resume_step > 0 && std::filesystem::exists(source)) {
     std::istringstream in(ReadFile(source));
+    int damaged = 0;
     for (std::string line; std::getline(in, line) && !in.eof();) {
       const auto point = ParseMetricLine(line);
       if (point && point->step <= resume_step) kept += line + "\n";
+      if (!point) ++damaged;
     }
+    if (damaged > 0) Warn("{}: {} lines are no log points and go", source.string(), damaged);
   }
   WriteFileAtomically(file, kept);
   file_ = open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);

@@ -169,12 +169,15 @@ void ParseFlags(const Command& command, std::vector<std::string> arguments, Opti
     FailUsage("{}: {} (see parax {} --help)", command.name, error.what(), command.name);
   }
   for (const std::string& extra : app.remaining()) {
+    if (extra == "--" && command.bit == kPredict) continue;  // what follows are file names
     if (!extra.starts_with("-") || extra == "-") {
       FailUsage("{}: unexpected '{}' (see parax {} --help)", command.name, extra, command.name);
     }
     const std::string name = UnknownName(extra);
-    FailUsage("{}: unknown flag '{}'{}", command.name, extra.substr(0, extra.find('=')),
-              Suggestion(name, command.bit, "--"));
+    const std::string suggestion = Suggestion(name, command.bit, "--");
+    FailUsage(
+        "{}: unknown flag '{}'{}", command.name, extra.substr(0, extra.find('=')),
+        suggestion.empty() ? fmt::format(" (see parax {} --help)", command.name) : suggestion);
   }
 }
 

@@ -77,6 +77,11 @@ Options Merge(const Options& now, const RunState& state, const std::string& wher
   return merged;
 }
 
+// runs/a/checkpoints is runs/a.
+fs::path WithoutCheckpoints(const fs::path& path) {
+  return ListCheckpoints(path).empty() ? path : fs::absolute(path / "..").lexically_normal();
+}
+
 std::optional<fs::path> WantedCheckpoint(const Options& options) {
   const fs::path checkpoints = options.out / "checkpoints";
   const bool has_some = !ListCheckpoints(checkpoints).empty();
@@ -101,7 +106,7 @@ std::optional<fs::path> WantedCheckpoint(const Options& options) {
     FailUsage("--resume: no whole checkpoint in {}; to start a run, leave --resume out",
               checkpoints.string());
   }
-  const fs::path path = *options.resume;
+  const fs::path path = WithoutCheckpoints(*options.resume);
   std::error_code error;
   if (has_some && !fs::equivalent(RunFolderOf(path), options.out, error)) {
     FailUsage("{} holds another run than {}: choose another --out", options.out.string(),
@@ -164,7 +169,8 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
 }
 
 std::filesystem::path RunFolderOf(const std::filesystem::path& path) {
-  if (fs::exists(path / "checkpoints")) return path;
+  const fs::path run = WithoutCheckpoints(path);
+  if (fs::exists(run / "checkpoints")) return run;
   const fs::path checkpoint = fs::absolute(path / "").parent_path();  // without a slash behind it
   return checkpoint.parent_path().parent_path();
 }

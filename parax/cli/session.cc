@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "parax/base/error.h"
@@ -13,10 +14,27 @@
 namespace parax {
 namespace {
 
-Interpolation ParseInterpolation(const std::string& name) {
-  if (name == "bilinear") return Interpolation::kBilinear;
-  if (name == "bicubic") return Interpolation::kBicubic;
-  FailUsage("interpolation is '{}'; it can be bilinear or bicubic", name);
+// What the types of JSON let pass.
+void CheckModelConfig(const ModelConfig& config, const std::string& where) {
+  if (config.classes.empty()) Fail("{}: \"classes\" is empty", where);
+  if (config.image_size < 1 || config.image_size > 16384) {
+    Fail("{}: \"image_size\" is {}, not between 1 and 16384", where, config.image_size);
+  }
+  if (config.resize < config.image_size || config.resize > 16384) {
+    Fail("{}: \"resize\" is {}, not between \"image_size\" and 16384", where, config.resize);
+  }
+  if (config.model.channels != 3) {
+    Fail("{}: \"channels\" is {}; images have 3", where, config.model.channels);
+  }
+  if (config.interpolation != "bilinear" && config.interpolation != "bicubic") {
+    Fail("{}: \"interpolation\" is \"{}\", neither bilinear nor bicubic", where,
+         config.interpolation);
+  }
+  for (size_t c = 0; c < config.normalization.std.size(); ++c) {
+    if (!std::isfinite(config.normalization.mean[c]) || !(config.normalization.std[c] > 0)) {
+      Fail("{}: \"mean\" must be finite and \"std\" above 0", where);
+    }
+  }
 }
 
 }  // namespace
@@ -103,13 +121,7 @@ ModelConfig ParseModelConfig(const std::string& text, const std::string& where) 
     json.at("interpolation").get_to(config.interpolation);
     json.at("mean").get_to(config.normalization.mean);
     json.at("std").get_to(config.normalization.std);
-    if (config.classes.empty()) Fail("{}: \"classes\" is empty", where);
-    if (config.image_size < 1 || config.image_size > 16384) {
-      Fail("{}: \"image_size\" is {}, not between 1 and 16384", where, config.image_size);
-    }
-    if (config.model.channels != 3) {
-      Fail("{}: \"channels\" is {}; images have 3", where, config.model.channels);
-    }
+    CheckModelConfig(config, where);
     config.model.classes = static_cast<int64_t>(config.classes.size());
     config.model.image_size = config.image_size;
     return config;
@@ -122,7 +134,8 @@ TransformOptions EvalTransform(const ModelConfig& config, const Options& options
   TransformOptions transform;
   transform.image_size = static_cast<int>(config.image_size);
   transform.eval_resize = static_cast<int>(config.resize);
-  transform.interpolation = ParseInterpolation(config.interpolation);
+  transform.interpolation =
+      config.interpolation == "bicubic" ? Interpolation::kBicubic : Interpolation::kBilinear;
   transform.normalization = config.normalization;
   transform.scaled_decoding = options.scaled_decoding;
   return transform;

@@ -33,7 +33,7 @@ struct ModelConfig {
   ModelSpec model;  // with sizes resolved
   std::vector<std::string> classes;
   int64_t image_size = 224;
-  int64_t resize = 256;  // shorter side before the centre crop; 0: image_size
+  int64_t resize = 256;  // shorter side before the centre crop
   std::string interpolation = "bilinear";
   Normalization normalization;
 };

@@ -21,6 +21,7 @@ class Parser {
 
   std::vector<TomlItem> Parse() {
     std::vector<TomlItem> items;
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a mark that some editors put before UTF-8
     for (SkipLines(); !AtEnd(); SkipLines()) {
       TomlItem item = ParseItem();
       const auto same = [&](const TomlItem& other) { return other.key == item.key; };

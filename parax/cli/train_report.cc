@@ -22,6 +22,9 @@ TensorMap InitialWeights(const TrainSetup& setup) {
     if (!content.ema.empty()) Info("its averaged weights are taken");
     tensors = std::move(content.ema.empty() ? content.model : content.ema);
     source = resolved.checkpoint.string();
+    const std::string name =
+        ParseModelConfig(content.config_json, source + "/config.json").model.name;
+    if (name != setup.config.model.name) source += fmt::format(" (a {})", name);
   } else {
     tensors = ReadSafetensors(from).tensors;
   }

@@ -115,6 +115,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
       FailUsage("--winograd {} contradicts --plan {}: leave one out", o.winograd, o.plan.string());
     }
   }
+  const size_t announced_peak = memory_.total();
   const std::string wanted_hash =
       setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();
   if (!wanted_hash.empty()) {
@@ -143,9 +144,12 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
          record.Hash(), wanted_hash);
   }
   if (!trainer_->threads_bound()) Warn("the system refused to bind threads to cores");
-  Info("plan {}: {} layout, peak {}, memory in {}", record.Hash(),
+  Info("plan {}: {} layout{}, memory in {}", record.Hash(),
        setup_.trainer.blocked ? "blocked" : "channels-last",
-       HumanBytes(static_cast<double>(memory_.total())), Name(trainer_->memory().pages));
+       memory_.total() == announced_peak
+           ? ""
+           : fmt::format(" (peak {})", HumanBytes(static_cast<double>(memory_.total()))),
+       Name(trainer_->memory().pages));
 
   if (resume) {
     trainer_->Load(StrictLoad(setup_.graph, std::move(resume->content.model), "model.safetensors"));

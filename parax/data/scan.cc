@@ -55,6 +55,9 @@ void ReadFolder(const fs::path& path, FolderRecord& folder) {
     } else if (IsImageName(name)) {
       names.push_back(std::move(name));
     } else if (unknown) {  // a link to a folder of images, perhaps
+      if (unknown == std::errc::no_such_file_or_directory) {
+        Fail("{} is a link that leads nowhere: mend or remove it", it->path().string());
+      }
       Fail("cannot read {}: {}", it->path().string(), unknown.message());
     } else {
       ++folder.other_files;

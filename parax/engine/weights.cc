@@ -74,9 +74,13 @@ NamedTensor InitParam(const ParamSpec& param, int64_t fan_in, RandomStream rando
 
 std::string Shape(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
 
-// "" or "missing a [1, 2], b [3]".
+// "" or "missing a [1, 2], b [3]"; of another network's weights the first ones say enough.
 std::string List(std::string_view what, const std::vector<std::string>& items) {
-  return items.empty() ? "" : fmt::format("{} {}", what, fmt::join(items, ", "));
+  constexpr size_t kMost = 6;
+  if (items.empty()) return "";
+  const std::span<const std::string> named(items.data(), std::min(items.size(), kMost));
+  return fmt::format("{} {}{}", what, fmt::join(named, ", "),
+                     items.size() > kMost ? fmt::format(" and {} more", items.size() - kMost) : "");
 }
 
 // Why the file's tensors are not the wanted ones; "" when they are.

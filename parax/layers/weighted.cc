@@ -156,8 +156,7 @@ class Builder {
     for (size_t i = 0; i < forms.size(); ++i)
       if (forms[i].param == param && DescOf(forms[i].layout) == desc) return static_cast<int>(i);
     if (!request_.fixed_forms.empty())
-      Fail("{}: parameter {} lacks the packed form {}", rule_.what, param,
-           LayoutOf(desc).ToString());
+      Fail("{}: its weights have no packed form {}", rule_.what, LayoutOf(desc).ToString());
     forms.push_back({param, LayoutOf(desc)});
     return static_cast<int>(forms.size()) - 1;
   }

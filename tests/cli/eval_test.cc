@@ -7,6 +7,7 @@
 
 #include "parax/base/file.h"
 #include "parax/cli/npy.h"
+#include "parax/cli/session.h"
 #include "parax/engine/checkpoint.h"
 #include "tests/cli/program.h"
 
@@ -190,6 +191,27 @@ TEST(Eval, ShowsNamesThatATerminalWouldObey) {
   for (const std::string& text : {train.err, train.out, eval.err, eval.out}) {
     EXPECT_TRUE(Holds(text, shown)) << text;
     EXPECT_FALSE(Holds(text, "\x1B")) << text;
+  }
+}
+
+TEST(Config, NamesFileAndKeyOfAWrongValue) {
+  ModelConfig config;
+  config.model.name = "resnet20";
+  config.classes = {"a", "b"};
+  const std::string good = ToJson(config);
+  EXPECT_EQ(ParseModelConfig(good, "c.json").resize, 256);
+  for (const auto& [key, value] : {std::pair<const char*, json>{"resize", 100},
+                                   {"image_size", 0},
+                                   {"interpolation", "nearest"},
+                                   {"std", {0.1, 0, 0.1}},
+                                   {"mean", {0.1, 1e300, 0.1}},
+                                   {"classes", json::array()},
+                                   {"channels", 1},
+                                   {"format", 2}}) {
+    json wrong = json::parse(good);
+    wrong[key] = value;
+    const std::string message = testing::ErrorOf([&] { ParseModelConfig(wrong.dump(), "c.json"); });
+    EXPECT_TRUE(message.starts_with("c.json: ") && Holds(message, key)) << message;
   }
 }
 

@@ -107,6 +107,9 @@ TEST(CommandLine, NamesTheNearestOfAnUnknownFlag) {
   EXPECT_TRUE(Holds(Refused({"train", "photos"}), "unexpected 'photos'"));
   EXPECT_TRUE(Holds(Refused({"trian"}), "did you mean 'train'?"));
   EXPECT_TRUE(Holds(Refused({"train", "--data"}), "--data"));
+  EXPECT_EQ(Refused({"train", "--gpus"}), "train: unknown flag '--gpus' (see parax train --help)");
+  EXPECT_EQ(Parse({"predict", "--model", "m", "--", "-x.jpg", "--y.jpg"}).inputs,
+            (std::vector<std::string>{"-x.jpg", "--y.jpg"}));
 }
 
 TEST(CommandLine, NamesTheNearestOfAnUnknownName) {
@@ -227,9 +230,10 @@ TEST(Spans, TakeStepsEpochsPercentAndTimes) {
 TEST(ConfigFile, LiesUnderTheCommandLine) {
   testing::TemporaryFolder folder;
   const std::string file = (folder.path() / "c.toml").string();
-  WriteFileAtomically(file,
-                      "# a comment\r\nmodel = 'resnet34'  # another\n\"lr\" = 0.5\nfreeze = [\n"
-                      "  \"conv1\", # inside\n  'layer1',\n]\nnesterov = true\nbatch-size = 24\n");
+  WriteFileAtomically(
+      file,
+      "\xEF\xBB\xBF# a comment\r\nmodel = 'resnet34'  # another\n\"lr\" = 0.5\nfreeze = [\n"
+      "  \"conv1\", # inside\n  'layer1',\n]\nnesterov = true\nbatch-size = 24\n");
   const Options o = Parse({"train", "--lr", "0.25", "--config", file});
   EXPECT_EQ(o.model, "resnet34");
   EXPECT_EQ(o.lr, 0.25);

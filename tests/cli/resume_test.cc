@@ -68,6 +68,13 @@ TEST(Resume, EndsInTheSameBits) {
   EXPECT_EQ(content(), weights);
   EXPECT_EQ(StepsAndLosses(run), metrics) << "each step stands there once";
 
+  // The folder of the checkpoints stands for the run.
+  fs::remove_all(saved / "step-8");
+  const ProgramResult folder_of =
+      RunProgram(folder.path(), {"train", "--resume", "run/checkpoints"});
+  ASSERT_EQ(folder_of.status, 0) << folder_of.err;
+  EXPECT_EQ(content(), weights);
+
   // From a checkpoint by name, with a slash behind it as shells write it, and from another place.
   fs::remove_all(saved / "step-8");
   const ProgramResult named =
