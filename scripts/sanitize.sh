@@ -21,7 +21,7 @@ build() {  # PRESET TARGET...
 case $what in
   asan)
     export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
-    export UBSAN_OPTIONS=print_stacktrace=1 LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp
+    export UBSAN_OPTIONS=print_stacktrace=1
     exec scripts/test.sh asan "$@"
     ;;
   tsan)
