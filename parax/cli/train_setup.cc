@@ -10,6 +10,7 @@
 
 #include "parax/base/error.h"
 #include "parax/base/text.h"
+#include "parax/cli/train_setup_internal.h"
 
 namespace parax {
 namespace {
@@ -18,7 +19,8 @@ constexpr int64_t kSyntheticBatches = 100;  // an epoch of synthetic data
 constexpr int64_t kDefaultShare = 16;       // images an instance and step, unless the user says
 constexpr int64_t kDefaultLeastBatch = 64;
 constexpr int64_t kLeastSteps = 50;  // an epoch, so that a small data set gets enough updates
-constexpr int64_t kLeastShare = 16;  // batch norm needs some images to take statistics of
+constexpr int64_t kLeastShare = 16;  // batch norm needs some images to take statistics of ...
+constexpr int64_t kLeastGroup = 8;   // ... and with fewer than these learns visibly worse
 
 // The batch when the user names none: kDefaultShare images an instance, but never so large that an
 // epoch of a small data set is only a few steps; then a power of two.
@@ -66,7 +68,11 @@ void ResolveBatch(TrainSetup& setup, int64_t samples) {
   const int64_t share = (batch + leaves - 1) / leaves;
   if (!options.bn_group) {
     options.bn_group = share;
-    setup.notes.push_back(fmt::format("--bn-group {} (default: an instance's share)", share));
+    setup.notes.push_back(
+        fmt::format("--bn-group {} (default: an instance's share){}", share,
+                    share < kLeastGroup && !options.freeze_norm
+                        ? ": few to take statistics of; more --batch or fewer --instances help"
+                        : ""));
   }
   if (options.drop_last && samples < batch) {
     FailUsage(
@@ -76,22 +82,6 @@ void ResolveBatch(TrainSetup& setup, int64_t samples) {
   }
   setup.trainer.train = {samples, batch, static_cast<int>(leaves), *options.bn_group,
                          options.drop_last};
-}
-
-uint64_t ToSteps(const Span& span, const TrainSetup& setup) {
-  switch (span.unit) {
-    case Span::Unit::kSteps:
-      return static_cast<uint64_t>(std::llround(span.value));
-    case Span::Unit::kEpochs:
-      return static_cast<uint64_t>(
-          std::llround(span.value * static_cast<double>(setup.steps_per_epoch)));
-    case Span::Unit::kPercent:
-      return static_cast<uint64_t>(
-          std::llround(span.value / 100 * static_cast<double>(setup.total_steps)));
-    case Span::Unit::kSeconds:
-      break;
-  }
-  return 0;
 }
 
 void ResolveSpan(const std::optional<Span>& span, const TrainSetup& setup, uint64_t& steps,
@@ -122,64 +112,6 @@ void ResolveLength(TrainSetup& setup) {
   setup.total_steps = static_cast<uint64_t>(steps);
   ResolveSpan(options.eval_every, setup, setup.eval_every, setup.eval_seconds);
   ResolveSpan(options.save_every, setup, setup.save_every, setup.save_seconds);
-}
-
-// Peak learning rates that work without tuning: the usual ones at a batch of 256, scaled with the
-// square root of the batch (Krizhevsky 2014), which is the safer rule at both ends.
-double DefaultLearningRate(OptimizerKind kind, int64_t batch) {
-  const double scale = std::sqrt(static_cast<double>(batch) / 256);
-  switch (kind) {
-    case OptimizerKind::kSgd:
-      return 0.1 * scale;
-    case OptimizerKind::kLars:
-      return 2.0 * scale;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return 1e-3 * scale;
-  }
-  return 0.1 * scale;
-}
-
-void ResolveOptimizer(TrainSetup& setup) {
-  Options& o = setup.options;
-  OptimizerOptions& optimizer = setup.trainer.optimizer;
-  optimizer.kind = ParseOptimizer(o.optimizer);
-  optimizer.momentum = o.momentum;
-  optimizer.nesterov = o.nesterov;
-  optimizer.beta1 = o.beta1;
-  optimizer.beta2 = o.beta2;
-  optimizer.epsilon = o.epsilon;
-  optimizer.trust = o.trust;
-  if (!o.weight_decay) {
-    o.weight_decay = optimizer.kind == OptimizerKind::kAdamW ? 0.05 : 1e-4;
-  }
-  optimizer.weight_decay = *o.weight_decay;
-  if (!o.lr) {
-    o.lr = DefaultLearningRate(optimizer.kind, *o.batch);
-    setup.notes.push_back(
-        fmt::format("--lr {:g} (default for {} at batch {})", *o.lr, o.optimizer, *o.batch));
-  }
-  setup.trainer.clip_norm = o.clip_norm;
-  setup.trainer.ema_decay = o.ema;
-  if (o.update_policy == "eager") setup.trainer.policy = UpdatePolicy::kEager;
-  ScheduleOptions& schedule = setup.schedule;
-  schedule.kind = ParseSchedule(o.lr_schedule);
-  schedule.peak = *o.lr;
-  schedule.iterations = setup.total_steps;
-  if (!o.warmup) {  // one-cycle: as its authors have it
-    o.warmup = Span{o.lr_schedule == "onecycle" ? 30.0 : 5.0, Span::Unit::kPercent};
-  }
-  schedule.warmup = std::min(ToSteps(*o.warmup, setup), setup.total_steps);
-  if (schedule.warmup == setup.total_steps) {
-    setup.notes.push_back("--warmup is as long as the run: the peak rate comes only at its end");
-  }
-  schedule.final_factor = o.lr_final;
-  schedule.gamma = o.lr_gamma;
-  for (const double epoch : o.lr_steps) {
-    schedule.milestones.push_back(
-        static_cast<uint64_t>(std::llround(epoch * static_cast<double>(setup.steps_per_epoch))));
-  }
-  setup.trainer.learning_rate = [schedule](uint64_t t) { return LearningRate(schedule, t); };
 }
 
 std::vector<float> ClassWeights(const Options& options, const Dataset& dataset) {
@@ -292,17 +224,6 @@ void OpenData(TrainSetup& setup) {
 }
 
 }  // namespace
-
-OptimizerKind ParseOptimizer(const std::string& name) {
-  static const std::vector<std::string> kNames = {"sgd", "adam", "adamw", "lars"};
-  const auto it = std::find(kNames.begin(), kNames.end(), name);
-  if (it == kNames.end()) {
-    const std::string nearest = Nearest(name, kNames);
-    FailUsage("unknown optimizer '{}'{}; known: sgd, adam, adamw, lars", name,
-              nearest.empty() ? "" : fmt::format(": did you mean '{}'?", nearest));
-  }
-  return static_cast<OptimizerKind>(it - kNames.begin());
-}
 
 TrainSetup ResolveTraining(const Options& options) {
   TrainSetup setup;
