@@ -16,11 +16,15 @@ namespace {
 
 class FileDescriptor {
  public:
-  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0) {
+  // `shown`: what errors call it.
+  FileDescriptor(const std::filesystem::path& path, int flags, mode_t mode = 0,
+                 const std::filesystem::path* shown = nullptr) {
     do {
       fd_ = open(path.c_str(), flags | O_CLOEXEC, mode);
     } while (fd_ < 0 && errno == EINTR);
-    if (fd_ < 0) Fail("cannot open {}: {}", path.string(), std::strerror(errno));
+    if (fd_ < 0) {
+      Fail("cannot open {}: {}", (shown != nullptr ? *shown : path).string(), std::strerror(errno));
+    }
   }
   ~FileDescriptor() {
     if (fd_ >= 0) close(fd_);
@@ -118,7 +122,7 @@ void WriteFileAtomically(const std::filesystem::path& given,
     temporary = path;
     temporary += ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(n);
   }
-  const FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  const FileDescriptor file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0644, &path);
   try {
     for (const auto& piece : pieces) WriteAll(file.get(), piece, path);
     if (fsync(file.get()) != 0) Fail("cannot write {}: {}", path.string(), std::strerror(errno));

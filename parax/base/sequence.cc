@@ -34,7 +34,7 @@ Outcome Sequence::Wait(uint64_t n, StopFlag& stop, Clock::duration timeout, Wait
     if (reached(n)) return Outcome::kOk;
     _mm_pause();
   }
-  const Clock::time_point deadline = Clock::now() + timeout;
+  WaitingTime waited;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   Outcome outcome = Outcome::kOk;
   for (;;) {
@@ -44,7 +44,7 @@ Outcome Sequence::Wait(uint64_t n, StopFlag& stop, Clock::duration timeout, Wait
       outcome = Outcome::kStopped;
       break;
     }
-    if (Clock::now() >= deadline) {
+    if (waited.Reaches(timeout)) {
       stop.Fail(Outcome::kTimeout, name.what, name.index);
       outcome = Outcome::kTimeout;
       break;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -16,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 class StopFlag {
  public:
   bool stopped() const { return outcome_.load(std::memory_order_acquire) != Outcome::kOk; }
+  int64_t index() const { return index_; }  // of the reason; valid once stopped()
   Outcome outcome() const { return outcome_.load(std::memory_order_acquire); }
 
   void Request() { Fail(Outcome::kStopped, "asked to stop", 0); }
@@ -29,6 +31,22 @@ class StopFlag {
   std::atomic<Outcome> outcome_{Outcome::kOk};  // written last, by whoever claimed
   const char* what_ = "";
   int64_t index_ = 0;
+};
+
+// The time that a wait has taken. What a stopped process (Ctrl-Z, a suspended machine) sleeps
+// through counts as a second at most: nobody else could work meanwhile.
+class WaitingTime {
+ public:
+  bool Reaches(Clock::duration limit) {
+    const Clock::time_point now = Clock::now();
+    waited_ += std::min<Clock::duration>(now - looked_, std::chrono::seconds(1));
+    looked_ = now;
+    return waited_ >= limit;
+  }
+
+ private:
+  Clock::time_point looked_ = Clock::now();
+  Clock::duration waited_{0};
 };
 
 }  // namespace parax

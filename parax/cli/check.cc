@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <tuple>
 
 #include "parax/base/error.h"
 #include "parax/cli/commands.h"
@@ -71,14 +72,16 @@ void CheckNumbers(const Options& o) {
   AtLeast("patience", o.patience, 0);
   AtLeast<int64_t>("classes", o.classes, 0);
   AtLeast<int64_t>("pad", o.pad, 0);
-  AtLeast<int64_t>("batch", o.batch, 1);
-  AtLeast<int64_t>("bn-group", o.bn_group, 1);
-  AtLeast<int64_t>("micro-batch", o.micro_batch, 1);
-  if (o.micro_batch > 65536) FailUsage("--micro-batch is {}; at most 65536", *o.micro_batch);
+  for (const auto& [flag, value, most] : {std::tuple{"batch", o.batch, int64_t{1} << 30},
+                                          {"bn-group", o.bn_group, int64_t{1} << 30},
+                                          {"micro-batch", o.micro_batch, int64_t{1} << 16}}) {
+    AtLeast<int64_t>(flag, value, 1);
+    if (value > most) FailUsage("--{} is {}; at most {}", flag, *value, most);
+  }
   AtLeast<uint64_t>("max-steps", o.max_steps, 1);
   for (const auto& [flag, value] : {std::pair{"image-size", o.image_size}, {"resize", o.resize}}) {
     AtLeast<int64_t>(flag, value, 1);
-    if (value && *value > 16384) FailUsage("--{} is {}; at most 16384 is possible", flag, *value);
+    if (value > kMostImageSize) FailUsage("--{} is {}; at most {}", flag, *value, kMostImageSize);
   }
   if (o.epochs && !(*o.epochs > 0)) FailUsage("--epochs is {}; it must be above 0", *o.epochs);
   for (const auto& [flag, value] : {std::pair{"lr", o.lr.value_or(0)},
@@ -124,6 +127,9 @@ void CheckCombinations(const Options& o) {
   }
   if (o.clip_norm > 0 && o.update_policy == "eager") {
     FailUsage("--clip-norm needs --update-policy commit");
+  }
+  if (o.command == "train" && o.lr_schedule == "step" && o.lr_steps.empty()) {
+    FailUsage("--lr-schedule step needs --lr-steps, such as --lr-steps 30 60 80");
   }
   if (o.optimizer == "sgd" && o.nesterov && o.momentum == 0) {
     FailUsage("--nesterov needs a --momentum above 0");

@@ -15,7 +15,8 @@ int RunCommand(const Options& options);  // the one that options.command names
 // Throws UsageError for values that no machine or data set could make right: a model that does not
 // exist, a probability above 1 ... Nobody checks these again: options go through here first.
 void CheckValues(const Options& options);
-// A line for each flag that was set and that others leave without effect, saying what it needs.
+// A line for each flag that is not at its default and that others leave without effect, saying what
+// it needs.
 std::vector<std::string> WithoutEffect(const Options& options);
 
 }  // namespace parax

@@ -18,9 +18,14 @@ namespace {
 constexpr int64_t kMicroBatch = 32;
 constexpr size_t kMostPrintedClasses = 20;
 
+double Ratio(int64_t part, int64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
 struct EvaluationData {
   Dataset dataset;
-  bool learnt_from = false;  // its training images are, or may be, the run's
+  bool learnt_from = false;      // its training images are, or may be, the run's
+  std::vector<uint64_t> sketch;  // of the run's training images
 };
 
 // Training images must not be taken for others: what the run held out of its own data is held out
@@ -30,7 +35,10 @@ EvaluationData OpenForEvaluation(const LoadedModel& model, const Options& option
   data.classes = model.config.classes;
   data.strict = options.strict_data;
   data.hold_out = false;
-  if (model.state_json.empty()) return {OpenDataset(options.data, data)};
+  if (model.state_json.empty()) {
+    Warn("which images the run has learnt from is not known: some of these may be among them");
+    return {OpenDataset(options.data, data), false, {}};
+  }
   const std::string file = (model.checkpoint / "state.json").string();
   const RunState state = ParseRunState(model.state_json, file);
   const Options run = FromToml(state.config_toml, file);
@@ -43,13 +51,7 @@ EvaluationData OpenForEvaluation(const LoadedModel& model, const Options& option
   const bool same = !state.data.empty() && DataDigest(dataset.train) == state.data;
   const bool changed = !same && std::filesystem::equivalent(options.data, run.data, none);
   if (!same && !changed && dataset.held_out) dataset = OpenDataset(options.data, data);
-  if (changed && dataset.held_out) {
-    dataset.warnings.push_back(
-        fmt::format("{} holds other images than when the run was trained: it may have learnt from "
-                    "some of those held out now",
-                    options.data));
-  }
-  return {std::move(dataset), same || changed};
+  return {std::move(dataset), same || changed, state.sketch};
 }
 
 const Split& ChosenSplit(const EvaluationData& data, const std::string& name) {
@@ -65,10 +67,6 @@ const Split& ChosenSplit(const EvaluationData& data, const std::string& name) {
               set.val.size(), set.test.size(), set.train.size());
   }
   return split;
-}
-
-double Ratio(int64_t part, int64_t all) {
-  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
 
 void PrintConfusion(const std::vector<int64_t>& counts, std::vector<std::string> classes) {
@@ -103,6 +101,16 @@ int RunEval(const Options& options) {
   for (const std::string& warning : dataset.warnings) Warn("{}", warning);
   const bool whole = dataset.flat && !data.learnt_from && !options.given.contains("split");
   const Split& split = whole ? dataset.train : ChosenSplit(data, options.split);
+  if (split.empty()) {
+    Fail(
+        "{} holds no class folders with images; expected val/<class>/<image>, or class folders "
+        "directly in it",
+        options.data);
+  }
+  if (const std::string line = LearntNote(split, data.sketch);
+      options.split != "train" && !line.empty()) {
+    Warn("{}", line);
+  }
 
   const Machine machine = PlanMachine(options);
   Info("{}", MachineLine(machine));

@@ -224,7 +224,8 @@ std::vector<Flag> MakeFlags() {
       For("resize", &O::resize, kTrain, augment, "PIXELS",
           "evaluation: the shorter side becomes this, then the centre is cropped"),
       For("crop", &O::crop, kTrain, augment, "NAME",
-          "random-resized, pad, none; auto: pad for CIFAR's networks, else random-resized"),
+          "random-resized, pad, none; auto: pad where evaluation takes small images whole, else "
+          "random-resized"),
       For("pad", &O::pad, kTrain, augment, "PIXELS", "of --crop pad"),
       For("scale", &O::scale, kTrain, augment, "MIN MAX",
           "random-resized: part of the image's area"),
@@ -252,7 +253,7 @@ std::vector<Flag> MakeFlags() {
       For("format", &O::format, kPredict, output, "NAME", "csv or json"),
       For("advice", &O::advice, kTopo, output, "",
           "name each setting that costs speed, and the command that changes it"),
-      For("verbose", &O::verbose, kPlan | kTrain, output, "", "list every op"),
+      For("verbose", &O::verbose, kPlan, output, "", "list every op"),
       For("json", &O::json, all, output, "", "results as JSON on standard output, and no progress"),
       For("quiet,q", &O::quiet, all, output, "", "results, warnings and errors only"),
   };

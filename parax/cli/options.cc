@@ -18,7 +18,9 @@ namespace {
 std::string Suggestion(const std::string& word, unsigned command, const char* dashes) {
   std::vector<std::string> names;
   for (const Flag& flag : Flags()) {
-    if (flag.commands & command) names.insert(names.end(), flag.names.begin(), flag.names.end());
+    for (const std::string& name : flag.names) {
+      if ((flag.commands & command) != 0 && name.size() > 1) names.push_back(name);
+    }
   }
   const std::string nearest = Nearest(word, names);
   return nearest.empty() ? "" : fmt::format("; did you mean {}{}?", dashes, nearest);
@@ -38,6 +40,8 @@ void ApplyConfig(Options& options, const std::string& toml, const std::string& w
       FailUsage("{}: '{}' is empty; leave it out for the default", line, item.key);
     }
     if (item.is_array && !flag->list) FailUsage("{}: '{}' takes one value", line, item.key);
+    if (options.given.contains(flag->names[0]))
+      FailUsage("{}: '{}' is there twice", line, item.key);
     try {
       flag->set(options, item.values);
     } catch (const UsageError& error) {
@@ -59,9 +63,13 @@ void CheckValue(const Flag& flag, const std::string& value) {
 // What CLI11 would take otherwise than it was meant: of `--flag=` it makes the next word the value,
 // and switches are numbers to it.
 void CheckAssignments(const std::vector<std::string>& arguments, unsigned command) {
-  for (const std::string& argument : arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
     const size_t equals = argument.find('=');
     if (argument == "--") return;
+    if (argument == "--resume" && i + 1 < arguments.size() && arguments[i + 1].empty()) {
+      FailUsage("--resume is empty");  // a script's variable that is not set
+    }
     if (!argument.starts_with("--") || equals == std::string::npos) continue;
     const std::string name = argument.substr(2, equals - 2), value = argument.substr(equals + 1);
     if (value.empty()) FailUsage("--{} is empty", name);
@@ -78,7 +86,6 @@ void AddFlag(CLI::App& app, const Flag& flag, Options& options) {
     names += fmt::format("{}{}{}", names.empty() ? "" : ",", name.size() == 1 ? "-" : "--", name);
   }
   const auto take = [&flag, &options](const std::vector<std::string>& values) {
-    for (const std::string& value : values) CheckValue(flag, value);
     flag.set(options, values);
     options.given[flag.names[0]] = fmt::format("{}", fmt::join(values, " "));
   };
@@ -97,6 +104,7 @@ void AddFlag(CLI::App& app, const Flag& flag, Options& options) {
   CLI::Option* option = app.add_option_function<std::vector<std::string>>(
       names,
       [take, &flag](const std::vector<std::string>& values) {
+        for (const std::string& word : values) CheckValue(flag, word);
         take(flag.value_optional && values.size() == 1 && values[0] == "{}"
                  ? std::vector<std::string>{""}
                  : values);

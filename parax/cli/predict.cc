@@ -6,6 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 #include "parax/base/error.h"
@@ -15,6 +16,7 @@
 #include "parax/cli/npy.h"
 #include "parax/cli/session.h"
 #include "parax/data/pipeline.h"
+#include "parax/data/probe.h"
 
 namespace parax {
 namespace {
@@ -23,22 +25,18 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMicroBatch = 32;
 
-bool LooksLikeImage(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
-
 // Images of a folder and its subfolders, by name.
 void AddFolder(const fs::path& folder, std::vector<std::string>& files) {
   std::vector<std::string> found;
-  fs::recursive_directory_iterator entries(folder, fs::directory_options::skip_permission_denied);
+  std::set<std::string> seen = {fs::canonical(folder).string()};  // a link may lead back
+  fs::recursive_directory_iterator entries(folder, fs::directory_options::follow_directory_symlink);
   for (; entries != fs::recursive_directory_iterator(); ++entries) {
     const fs::path& path = entries->path();
     if (path.filename().string().starts_with(".")) {
       entries.disable_recursion_pending();  // hidden, as in data sets
-    } else if (entries->is_regular_file() && LooksLikeImage(path)) {
+    } else if (entries->is_directory()) {
+      if (!seen.insert(fs::canonical(path).string()).second) entries.disable_recursion_pending();
+    } else if (IsImageName(path.filename().string())) {
       found.push_back(path.string());
     }
   }
@@ -135,8 +133,9 @@ void CheckOut(const fs::path& out, const fs::path& checkpoint,
               const std::vector<std::string>& files) {
   if (out.empty() || !fs::exists(out)) return;
   std::error_code error;
-  if (fs::equivalent(fs::canonical(out).parent_path(), checkpoint, error)) {
-    FailUsage("--out {} is one of the checkpoint's files: choose another", out.string());
+  const fs::path folder = fs::canonical(out).parent_path();
+  if (fs::equivalent(folder, checkpoint, error) || fs::exists(folder / "manifest.json")) {
+    FailUsage("--out {} is one of a checkpoint's files: choose another", out.string());
   }
   for (const std::string& file : files) {
     std::error_code none;  // what is not there is no danger
@@ -149,6 +148,7 @@ void CheckOut(const fs::path& out, const fs::path& checkpoint,
 // The raw batch of a .npy file (N, C, H, W, already normalised) to logits.
 int PredictNpy(const Options& options, const LoadedModel& model, const std::string& input) {
   if (options.out.extension() != ".npy") FailUsage("predicting a .npy needs --out LOGITS.npy");
+  if (options.json) FailUsage("--json is for images: the logits of a .npy go to --out");
   const MappedFile file(input);
   const NpyArray array = ParseNpy(file.bytes(), input);
   const int64_t size = model.config.image_size;
@@ -194,8 +194,14 @@ int RunPredict(const Options& options) {
   const LoadedModel model = LoadModel(options.model);
   CheckOut(options.out, model.checkpoint, options.inputs);
   Info("{}", model.line);
-  if (options.inputs.size() == 1 && options.inputs[0].ends_with(".npy")) {
+  const auto is_array = [](const fs::path& path) { return path.extension() == ".npy"; };
+  if (std::ranges::any_of(options.inputs, is_array)) {
+    if (options.inputs.size() > 1) FailUsage("a .npy is predicted alone: one file a command");
     return PredictNpy(options, model, options.inputs[0]);
+  }
+  if (is_array(options.out)) {
+    FailUsage("--out {}: an array holds the logits of a .npy; images give CSV or JSON",
+              options.out.string());
   }
   const std::vector<std::string> files = InputFiles(options.inputs);
   if (files.empty()) Fail("no images found (jpg, jpeg, png)");

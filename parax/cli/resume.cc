@@ -17,10 +17,17 @@ namespace fs = std::filesystem;
 // Flags that leave the run's bits as they are. Everything else given anew must be as it was.
 bool MayChange(const std::string& key) {
   static const std::vector<std::string> kFree = {
-      "out",        "resume",     "workers",     "decode-cores", "keep",
-      "save-every", "eval-every", "quiet",       "json",         "verbose",
-      "patience",   "data",       "best-metric", "config",       "plan"};
+      "out",   "workers", "decode-cores", "keep", "save-every",  "eval-every",
+      "quiet", "json",    "patience",     "data", "best-metric", "plan"};
   return std::find(kFree.begin(), kFree.end(), key) != kFree.end();
+}
+
+// Flags of which 0 leaves the choice to the program: the run has made it.
+bool MeansChosen(const std::string& key) { return key == "instances" || key == "classes"; }
+
+bool SameFolder(const fs::path& a, const fs::path& b) {
+  std::error_code none;
+  return fs::equivalent(a, b, none);
 }
 
 std::map<std::string, std::string> Lines(const std::string& toml) {
@@ -44,15 +51,17 @@ std::string Value(const std::string& line) {
 // The run's options, with those given now put over them.
 Options Merge(const Options& now, const RunState& state, const std::string& where) {
   auto lines = Lines(state.config_toml);
+  const std::string data = FromToml(state.config_toml, where).data;
   const auto given = Lines(ToToml(now));
   std::string refused;
   for (const auto& [key, text] : now.given) {
     const auto it = given.find(key);
-    if (it == given.end() || lines[key] == it->second) continue;
+    const bool chosen = it != given.end() && it->second.ends_with("= 0") && MeansChosen(key);
+    if (it == given.end() || lines[key] == it->second || chosen) continue;
     if (!MayChange(key)) {
       refused += fmt::format("{}--{} (was {}, now {})", refused.empty() ? "" : ", ", key,
                              Value(lines[key]), Value(it->second));
-    } else if (key != "out") {
+    } else if (key != "out" && !(key == "data" && SameFolder(now.data, data))) {
       Info("changed for the rest of the run: {}", it->second);
     }
     lines[key] = it->second;
@@ -73,7 +82,6 @@ Options Merge(const Options& now, const RunState& state, const std::string& wher
   merged.given = now.given;
   merged.quiet = now.quiet;
   merged.json = now.json;
-  merged.verbose = now.verbose;
   return merged;
 }
 
@@ -130,6 +138,8 @@ std::string ToJson(const RunState& state) {
                                  {"step", state.step},
                                  {"samples", state.samples},
                                  {"data", state.data},
+                                 {"val", state.val},
+                                 {"sketch", state.sketch},
                                  {"held_out", state.held_out},
                                  {"evaluations_without_better", state.evaluations_without_better},
                                  {"seconds", state.seconds},
@@ -152,6 +162,8 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
     json.at("step").get_to(state.step);
     json.at("samples").get_to(state.samples);
     state.data = json.value("data", "");
+    state.val = json.value("val", "");
+    state.sketch = json.value("sketch", std::vector<uint64_t>());
     state.held_out = json.value("held_out", true);
     json.at("evaluations_without_better").get_to(state.evaluations_without_better);
     json.at("seconds").get_to(state.seconds);
@@ -166,6 +178,22 @@ RunState ParseRunState(const std::string& text, const std::string& where) {
   } catch (const nlohmann::json::exception& e) {
     Fail("{} is not a run's state: {}", where, e.what());
   }
+}
+
+std::string LearntNote(const Split& split, const std::vector<uint64_t>& sketch) {
+  const bool complete = sketch.size() < kSketched;
+  int64_t known = 0, judged = 0;
+  for (int64_t i = 0; i < split.size() && !sketch.empty(); ++i) {
+    if (!complete && split.fingerprint(i) > sketch.back()) continue;
+    ++judged;
+    known += std::ranges::binary_search(sketch, split.fingerprint(i)) ? 1 : 0;
+  }
+  if (known == 0) return "";
+  const double share = static_cast<double>(known) / static_cast<double>(judged);
+  return fmt::format(
+      "{}{:.0f} % of these {} images are among those that the model has learnt from: "
+      "accuracy says too much",
+      complete ? "" : "about ", std::max(1.0, 100 * share), split.size());
 }
 
 std::filesystem::path RunFolderOf(const std::filesystem::path& path) {

@@ -4,15 +4,21 @@
 
 #include "parax/cli/metrics.h"
 #include "parax/cli/options.h"
+#include "parax/data/dataset.h"
 #include "parax/engine/checkpoint.h"
 
 namespace parax {
 
+inline constexpr size_t kSketched = 1000;
+
 // What a checkpoint's state.json says of the run besides its tensors.
 struct RunState {
   uint64_t step = 0;
-  int64_t samples = 0;    // training images
-  std::string data;       // DataDigest of them; "": not known
+  int64_t samples = 0;  // training images
+  std::string data;     // DataDigest of them; "": not known
+  std::string val;      // of the validation images
+  // Sketch of them: kSketched fingerprints.
+  std::vector<uint64_t> sketch;
   bool held_out = false;  // the validation images were held out of train/
   std::optional<BestRecord> best;
   int evaluations_without_better = 0;
@@ -23,6 +29,10 @@ struct RunState {
 };
 std::string ToJson(const RunState& state);
 RunState ParseRunState(const std::string& json, const std::string& where);  // throws Error
+
+// A line saying how many of the split's images are among those that a run learnt from, of which
+// `sketch` is known; "": none.
+std::string LearntNote(const Split& split, const std::vector<uint64_t>& sketch);
 
 // Where a run goes on from.
 struct ResumePoint {

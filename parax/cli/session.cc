@@ -17,11 +17,13 @@ namespace {
 // What the types of JSON let pass.
 void CheckModelConfig(const ModelConfig& config, const std::string& where) {
   if (config.classes.empty()) Fail("{}: \"classes\" is empty", where);
-  if (config.image_size < 1 || config.image_size > 16384) {
-    Fail("{}: \"image_size\" is {}, not between 1 and 16384", where, config.image_size);
+  if (config.image_size < 1 || config.image_size > kMostImageSize) {
+    Fail("{}: \"image_size\" is {}, not between 1 and {}", where, config.image_size,
+         kMostImageSize);
   }
-  if (config.resize < config.image_size || config.resize > 16384) {
-    Fail("{}: \"resize\" is {}, not between \"image_size\" and 16384", where, config.resize);
+  if (config.resize < config.image_size || config.resize > kMostImageSize) {
+    Fail("{}: \"resize\" is {}, not between \"image_size\" and {}", where, config.resize,
+         kMostImageSize);
   }
   if (config.model.channels != 3) {
     Fail("{}: \"channels\" is {}; images have 3", where, config.model.channels);

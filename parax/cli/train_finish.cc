@@ -1,10 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <span>
 
 #include "parax/base/error.h"
 #include "parax/base/file.h"
@@ -49,12 +46,8 @@ std::string Percent(double fraction) { return fmt::format("{:.2f} %", 100 * frac
 }  // namespace
 
 std::filesystem::path TrainRun::UsedWeights() const {
-  std::filesystem::path used = NewestCheckpoint();
-  if (state_.best) {
-    const auto best = Checkpoints() / fmt::format("step-{}", state_.best->step);
-    if (std::filesystem::exists(best)) used = best;
-  }
-  return used / (setup_.trainer.ema_decay > 0 ? "ema.safetensors" : "model.safetensors");
+  return ResolveModelArgument(setup_.options.out).checkpoint /
+         (setup_.trainer.ema_decay > 0 ? "ema.safetensors" : "model.safetensors");
 }
 
 void TrainRun::WriteFinalReport() const {
@@ -109,7 +102,10 @@ std::string TrainRun::JsonSummary(bool interrupted, const std::string& sha256) c
                        {"value", state_.best->value},
                        {"step", state_.best->step}};
   }
-  if (test_) summary["test_accuracy"] = test_->accuracy();
+  if (test_) {
+    summary["test_accuracy"] = test_->accuracy();
+    summary["test_loss"] = test_->mean_loss();
+  }
   if (!sha256.empty()) {
     summary["sha256"] = sha256;
     summary["used_weights"] = UsedWeights().string();
@@ -159,7 +155,7 @@ int TrainRun::Finish(bool interrupted) {
   const auto unless_stopped = [&](const auto& evaluate) {
     try {
       if (!interrupted && failure.empty()) evaluate();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       interrupted = EvaluationStopped();
       if (!interrupted) failure = error.what();
     }
@@ -168,11 +164,13 @@ int TrainRun::Finish(bool interrupted) {
   if (evaluated_ == 0 && !setup_.selection().empty()) unless_stopped([&] { RunEvaluation(); });
   if (!setup_.dataset.test.empty() && saved_ > 0 && !save_failed_) {
     unless_stopped([&] { EvaluateTest(); });
+    if (!failure.empty())
+      failure = "test/ is not measured, the run is complete and saved: " + failure;
   }
   state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
   try {
     WriteFinalReport();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     report_failed_ = true;
     Warn("no report: {}", error.what());
   }
@@ -183,6 +181,9 @@ int TrainRun::Finish(bool interrupted) {
     fmt::print("{}\n", JsonSummary(interrupted, sha256));
   } else {
     PrintSummary(interrupted, sha256);
+  }
+  if (evaluated_ > 0 && !last_eval_.total.finite) {
+    failure = "the network's outputs are not finite: these weights are of no use; try a lower --lr";
   }
   if (save_failed_) {
     failure =

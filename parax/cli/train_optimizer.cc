@@ -77,7 +77,7 @@ void ResolveOptimizer(TrainSetup& setup) {
   setup.trainer.clip_norm = o.clip_norm;
   setup.trainer.ema_decay = o.ema;
   if (o.update_policy == "eager") setup.trainer.policy = UpdatePolicy::kEager;
-  ScheduleOptions& schedule = setup.schedule;
+  ScheduleOptions schedule;
   schedule.kind = ParseSchedule(o.lr_schedule);
   schedule.peak = *o.lr;
   schedule.iterations = setup.total_steps;

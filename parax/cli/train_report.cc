@@ -5,6 +5,7 @@
 #include "parax/base/error.h"
 #include "parax/base/log.h"
 #include "parax/base/text.h"
+#include "parax/cli/resume.h"
 #include "parax/engine/checkpoint.h"
 #include "parax/engine/safetensors.h"
 #include "parax/engine/weights.h"
@@ -18,10 +19,15 @@ TensorMap InitialWeights(const TrainSetup& setup) {
   if (std::filesystem::is_directory(from)) {
     const ResolvedModel resolved = ResolveModelArgument(from);
     Info("{}", resolved.line);
+    source = resolved.checkpoint.string();
     CheckpointContent content = LoadCheckpoint(resolved.checkpoint, CheckpointUse::kPredict);
+    if (!content.state_json.empty()) {
+      const RunState state = ParseRunState(content.state_json, source + "/state.json");
+      const std::string line = LearntNote(setup.selection(), state.sketch);
+      if (!line.empty()) Warn("validation: {}", line);
+    }
     if (!content.ema.empty()) Info("its averaged weights are taken");
     tensors = std::move(content.ema.empty() ? content.model : content.ema);
-    source = resolved.checkpoint.string();
     const std::string name =
         ParseModelConfig(content.config_json, source + "/config.json").model.name;
     if (name != setup.config.model.name) source += fmt::format(" (a {})", name);

@@ -50,7 +50,7 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
          setup_.total_steps);
   }
   const bool finished = resume && state_.step == setup_.total_steps && !state_.owed;
-  if (finished && setup_.options.given.contains("best-metric")) {
+  if (finished && state_.best && state_.best->metric != setup_.options.best_metric) {
     FailUsage("--best-metric: the run is finished, and its best step is known: leave it out");
   }
   if (state_.best && state_.best->metric != setup_.options.best_metric) {
@@ -59,10 +59,20 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
     state_.best.reset();
     state_.evaluations_without_better = 0;
   }
+  const std::string val = DataDigest(setup_.dataset.val);
+  if (resume && state_.val != val) {
+    Warn(
+        "the validation images are not those that the run had: its best step so far was chosen by "
+        "others");
+  }
+  state_.val = val;
   state_.samples = setup_.trainer.train.samples;
   state_.data = data;
   state_.held_out = setup_.dataset.held_out;
-  state_.config_toml = ToToml(setup_.options);
+  state_.sketch = Sketch(setup_.dataset.train, kSketched);
+  Options stored = setup_.options;  // found again from any folder
+  if (!setup_.synthetic) stored.data = std::filesystem::absolute(stored.data).lexically_normal();
+  state_.config_toml = ToToml(stored);
   if (state_.command.empty()) state_.command = setup_.options.command_line;
   seconds_before_ = state_.seconds;
   CheckMemory();
@@ -149,7 +159,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
        memory_.total() == announced_peak
            ? ""
            : fmt::format(" (peak {})", HumanBytes(static_cast<double>(memory_.total()))),
-       Name(trainer_->memory().pages));
+       Name(trainer_->pages()));
 
   if (resume) {
     trainer_->Load(StrictLoad(setup_.graph, std::move(resume->content.model), "model.safetensors"));
@@ -264,7 +274,7 @@ void TrainRun::CloseStep(bool interrupted, bool owed) {
   due.save |= EvaluationStopped();  // also when it had just come to its end
   FlushPoint();
   if (due.save || improved_ || Stale()) {
-    Save(trainer_->iteration() == setup_.total_steps);
+    Save(Finished() || interrupted || !failure.empty());
     malloc_trim(0);  // else the copies stay resident whenever something small lies behind them
   }
   events_->Flush();

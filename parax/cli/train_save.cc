@@ -26,7 +26,10 @@ double Seconds(Clock::time_point since) {
 
 // A checkpoint that a full disk kept from being saved can't be the best one that is there.
 void TrainRun::RecordBest() const {
-  if (!state_.best) return;
+  if (!state_.best) {  // nor one of before, by another metric or of steps to come
+    std::filesystem::remove(Checkpoints() / "best.json");
+    return;
+  }
   const BestRecord& best = *state_.best;
   if (!std::filesystem::exists(Checkpoints() / fmt::format("step-{}", best.step))) return;
   WriteBest(Checkpoints(), best);

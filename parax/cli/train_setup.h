@@ -13,14 +13,13 @@ namespace parax {
 // A training run with every choice made: what the user gave, defaults that depend on machine and
 // data, and what follows from them.
 struct TrainSetup {
-  Options options;  // resolved: every optional has its value
+  Options options;  // with the values that were chosen
   Machine machine;
   Dataset dataset;  // empty when synthetic
   bool synthetic = false;
   ModelConfig config;
   Graph graph;
   TrainerOptions trainer;
-  ScheduleOptions schedule;
   TransformOptions transform;  // of training images; unused when synthetic
   uint64_t steps_per_epoch = 1, total_steps = 1;
   uint64_t eval_every = 0, save_every = 0;    // steps; 0: by time, or never

@@ -50,6 +50,11 @@ class Split {
 // they lie. Hexadecimal; "" of an empty split.
 std::string DataDigest(const Split& split);
 
+// The smallest fingerprints of a split's images, at most `most`, sorted: which of other images it
+// holds can be told from them for those whose fingerprint is no greater than the last (all, where
+// the split has no more than `most`).
+std::vector<uint64_t> Sketch(const Split& split, size_t most);
+
 // Files given one by one (prediction); every label is -1.
 Split SplitFromFiles(const std::vector<std::string>& paths);
 

@@ -26,7 +26,6 @@ class EncodedFiles {
 
   // Valid until the buffer's next use. `why` tells in one line what went wrong, else stays empty.
   std::span<const std::byte> Read(int64_t i, Buffer& buffer, std::string& why);
-  size_t memory_bytes() const { return kept_.mapped_bytes(); }
 
  private:
   enum State : uint8_t { kNone, kWriting, kKept };

@@ -159,7 +159,8 @@ void StoreIndex(const fs::path& root, const Index& index, std::vector<std::strin
   const std::string content = SerializeIndex(index);
   std::string why = "no cache folder is known (HOME is not set)";
   for (const fs::path& path : {root / kIndexFileName, CacheFolderFile(root)}) {
-    if (path.empty()) continue;
+    std::error_code none;
+    if (path.empty() || (fs::exists(path, none) && !fs::is_regular_file(path, none))) continue;
     try {
       if (path.parent_path() != root) fs::create_directories(path.parent_path());
       WriteFileAtomically(path, content);

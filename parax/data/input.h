@@ -33,7 +33,6 @@ class InputSource {
 
   // Why the source failed, in one line; empty when it did not. Setup code only.
   virtual std::string ErrorLine() const { return {}; }
-  virtual size_t memory_bytes() const { return 0; }  // held for micro-batches and files
 };
 
 }  // namespace parax

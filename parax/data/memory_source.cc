@@ -64,10 +64,6 @@ class SyntheticSource final : public InputSource {
     return Outcome::kOk;
   }
   void Release(int leaf) noexcept override { leaves_[static_cast<size_t>(leaf)].cursor.Advance(); }
-  size_t memory_bytes() const override {
-    return std::accumulate(leaves_.begin(), leaves_.end(), size_t{0},
-                           [](size_t sum, const Leaf& l) { return sum + l.images.mapped_bytes(); });
-  }
 
  private:
   std::vector<Leaf> leaves_;

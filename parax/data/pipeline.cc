@@ -144,12 +144,6 @@ class ImagePipeline final : public InputSource {
     handed_.fetch_add(1, std::memory_order_release);
   }
 
-  size_t memory_bytes() const override {
-    size_t bytes = samples_.memory_bytes();
-    for (const Ring& ring : rings_) bytes += ring.memory.mapped_bytes();
-    return bytes;
-  }
-
  private:
   void MakeRing(int leaf);
   void Dispatch();

@@ -34,7 +34,6 @@ class SampleDecoder {
 
   int32_t label(int64_t sample) const { return split_.label(sample); }
   int64_t image_floats() const { return image_floats_; }
-  size_t memory_bytes() const { return files_.memory_bytes(); }
 
  private:
   bool HasLabels() const { return !split_.empty() && split_.label(0) >= 0; }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <span>
 
@@ -55,6 +56,15 @@ std::string DataDigest(const Split& split) {
     digest.Update(std::as_bytes(std::span(image)));
   }
   return digest.Finish().substr(0, 16);
+}
+
+std::vector<uint64_t> Sketch(const Split& split, size_t most) {
+  std::vector<uint64_t> prints;
+  for (int64_t i = 0; i < split.size(); ++i) prints.push_back(split.fingerprint(i));
+  const auto end = prints.begin() + static_cast<ptrdiff_t>(std::min(most, prints.size()));
+  std::partial_sort(prints.begin(), end, prints.end());
+  prints.erase(end, prints.end());
+  return prints;
 }
 
 Split SplitFromFiles(const std::vector<std::string>& paths) {

@@ -83,7 +83,7 @@ Normalization ParseNormalization(std::string_view text) {
 }
 
 void CheckTransformOptions(const TransformOptions& o) {
-  Require(o.image_size >= 1 && o.image_size <= 4096, "image size must be 1 .. 4096");
+  Require(o.image_size >= 1 && o.image_size <= kMostImageSize, "image size must be 1 .. 4096");
   Require(0 < o.min_area && o.min_area <= o.max_area && o.max_area <= 1,
           "random resized crop's areas must be 0 < min <= max <= 1");
   Require(0 < o.min_aspect && o.min_aspect <= o.max_aspect,

@@ -20,6 +20,8 @@ struct Normalization {
 // "imagenet", "cifar10", "half" (-1 .. 1), "none" (0 .. 1), or "m,m,m/s,s,s". Throws UsageError.
 Normalization ParseNormalization(std::string_view text);
 
+inline constexpr int64_t kMostImageSize = 4096;  // pixels of a side
+
 // How an image becomes a network's input. Names and semantics are torchvision's.
 struct TransformOptions {
   int image_size = 224;  // output height and width

@@ -74,7 +74,10 @@ void Replace(const fs::path& from, const fs::path& to) {
 void RemoveTemporaries(const fs::path& checkpoints) {
   std::vector<fs::path> stale;
   for (const auto& entry : fs::directory_iterator(checkpoints)) {
-    if (entry.path().filename().string().starts_with(".step-")) stale.push_back(entry.path());
+    const std::string name = entry.path().filename();
+    if (name.starts_with(".step-") || name.starts_with("best.json.tmp-")) {
+      stale.push_back(entry.path());
+    }
   }
   for (const fs::path& path : stale) fs::remove_all(path);
 }

@@ -41,7 +41,8 @@ std::string Key(const Graph& graph, const TrainerOptions& options) {
 }
 
 nlohmann::json ReadCache(const std::filesystem::path& cache) {
-  if (cache.empty() || !std::filesystem::exists(cache)) return nlohmann::json::object();
+  std::error_code error;  // of a folder that may not be searched
+  if (!std::filesystem::is_regular_file(cache, error)) return nlohmann::json::object();
   try {
     const auto json = nlohmann::json::parse(ReadFile(cache, size_t{1} << 20));
     if (json.is_object()) return json;
@@ -54,7 +55,9 @@ nlohmann::json ReadCache(const std::filesystem::path& cache) {
 double SecondsPerIteration(const Graph& graph, TrainerOptions options, bool blocked) {
   options.blocked = blocked;
   options.eval_sizes.clear();
-  options.train.samples = options.train.batch * 100;
+  if (options.train.samples >= options.train.batch) {
+    options.train.samples = options.train.batch * 100;
+  }
   const Dims image = graph.dims(0);
   Trainer trainer(graph, options);
   trainer.Load(InitTensors(graph, options.seed));
@@ -101,7 +104,10 @@ bool BlockedIsFaster(const Graph& graph, const TrainerOptions& options,
   Info("layout timed: channels-last {:.1f} ms, blocked {:.1f} ms a step", 1e3 * last,
        1e3 * blocked);
   known[key] = blocked < last;
-  if (!cache.empty()) {
+  std::error_code none;  // of a folder that may not be searched; a pipe must not be written to
+  const auto kind = std::filesystem::status(cache, none).type();
+  using Kind = std::filesystem::file_type;
+  if (!cache.empty() && (kind == Kind::regular || kind == Kind::not_found)) {
     try {
       std::filesystem::create_directories(cache.parent_path());
       WriteFileAtomically(cache, known.dump(1) + "\n");

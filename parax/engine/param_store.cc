@@ -245,10 +245,4 @@ void ParamStore::LoadEma(const TensorMap& tensors) {
   }
 }
 
-size_t ParamStore::own_bytes() const {
-  size_t bytes = 0;
-  for (const Arena& arena : own_) bytes += arena.mapped_bytes();
-  return bytes;
-}
-
 }  // namespace parax

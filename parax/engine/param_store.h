@@ -44,8 +44,6 @@ class ParamStore {
   void LoadOptimizer(const TensorMap& tensors, const OptimizerOptions& optimizer);
   void LoadEma(const TensorMap& tensors);
 
-  size_t own_bytes() const;  // memory of this store (without the server's)
-
  private:
   struct Own {  // a parameter that the server does not hold
     std::vector<float> canonical;

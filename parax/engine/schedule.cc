@@ -24,7 +24,6 @@ double LearningRate(const ScheduleOptions& o, uint64_t iteration) {
   double warmup = static_cast<double>(o.warmup);
   const double total = static_cast<double>(o.iterations);
   if (o.kind == ScheduleKind::kOneCycle) {
-    if (o.warmup == 0) warmup = 0.3 * total;
     const double low = o.peak / 25;
     if (t < warmup) return CosineBetween(low, o.peak, t / warmup);
     return CosineBetween(o.peak, low / 1e4, std::min(1.0, (t - warmup) / (total - warmup)));
@@ -60,7 +59,5 @@ ScheduleKind ParseSchedule(std::string_view name) {
   }
   return static_cast<ScheduleKind>(std::distance(kNames.begin(), it));
 }
-
-std::string Name(ScheduleKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 }  // namespace parax

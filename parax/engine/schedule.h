@@ -24,11 +24,10 @@ struct ScheduleOptions {
 // iteration has rate 0 as in a linear schedule that is evaluated before the step. After it, with
 // progress p = (t - 1 - warmup) / (iterations - warmup) in [0, 1): cosine: (1 + cos(pi p)) / 2;
 // linear: 1 - p; one-cycle: Smith & Topin (2018) with cosine legs: up from peak / 25 over the
-// warm-up (default 30 % of all), then down to peak / 25e4.
+// warm-up, then down to peak / 25e4.
 double LearningRate(const ScheduleOptions& options, uint64_t iteration);
 
 // "constant", "step", "cosine", "linear", "onecycle"; throws UsageError naming the nearest.
 ScheduleKind ParseSchedule(std::string_view name);
-std::string Name(ScheduleKind kind);
 
 }  // namespace parax

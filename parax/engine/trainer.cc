@@ -51,6 +51,7 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
     ServerOptions server;
     store_->DescribeTo(server);
     if (server.parameters.empty()) FailUsage("every layer is frozen: nothing is left to train");
+    for (const auto& parameter : server.parameters) trained_.push_back(parameter.name);
     for (const Seat& seat : options_.seats) server.leaf_domain.push_back(seat.domain);
     for (int leaf = 0; leaf < workers_.size(); ++leaf) {
       for (const int64_t it : {int64_t{0}, options_.train.IterationsPerEpoch() - 1}) {
@@ -189,17 +190,20 @@ void Trainer::TrainLeaf(int leaf, uint64_t first, InputSource& input) {
   (void)server_->Drain(leaf);
 }
 
-StepReport Trainer::Collect(uint64_t iteration) const {
+std::optional<StepReport> Trainer::Collect(uint64_t iteration) const {
   StepReport report;
   report.iteration = iteration;
   for (const auto& leaf : leaves_) report.loss += leaf->results[iteration % kRing];
   report.learning_rate = options_.learning_rate(iteration);
   if (options_.policy == UpdatePolicy::kCommit) {
     // The record may still be on its way: whoever reduces the last slice writes it.
-    CommitRecord record = server_->record(iteration);
-    while (record.iteration != iteration && !stop_.stopped()) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    CommitRecord record;
+    for (;;) {
+      const bool stopped = stop_.stopped();  // before the look, so that it is the last one
       record = server_->record(iteration);
+      if (record.iteration == iteration) break;
+      if (stopped) return std::nullopt;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     report.gradient_norm = record.gradient_norm;
   }
@@ -237,8 +241,10 @@ TrainEnd Trainer::Train(uint64_t last, InputSource& input,
       }
     }
     if (stop_.stopped()) break;
+    const std::optional<StepReport> step = Collect(t);
+    if (!step) break;
     iteration_ = t;
-    report(Collect(t));
+    report(*step);
     const double seconds = std::chrono::duration<double>(Clock::now() - before).count();
     before = Clock::now();
     // Up to half a second ahead: enough never to starve the leaves, little to wait for at a stop.
@@ -257,7 +263,10 @@ TrainEnd Trainer::Train(uint64_t last, InputSource& input,
   end.iteration = iteration_;
   if (stop_.stopped()) {
     end.outcome = stop_.outcome();
-    end.reason = failure_.empty() ? stop_.Reason() : failure_;
+    end.reason = !failure_.empty() ? failure_
+                 : end.outcome == Outcome::kNotFinite
+                     ? "not finite: gradient of " + trained_[static_cast<size_t>(stop_.index())]
+                     : stop_.Reason();
   }
   return end;
 }
@@ -271,7 +280,6 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
   report.labels.resize(samples);
   report.predicted.resize(samples);
   report.confidence.resize(samples);
-  report.label_probability.resize(samples);
   report.read.resize(samples);
   if (want_logits) report.logits.resize(samples * classes);
   std::vector<LossResult> totals(leaves_.size());
@@ -292,11 +300,9 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
           report.read[id] = read;
           const float* p = instance.probabilities() + static_cast<size_t>(i) * classes;
           const size_t best = static_cast<size_t>(std::max_element(p, p + classes) - p);
-          const size_t label = static_cast<size_t>(std::max(batch.labels[i], 0));
           report.labels[id] = batch.labels[i];
           report.predicted[id] = static_cast<int32_t>(best);
           report.confidence[id] = p[best];
-          report.label_probability[id] = p[label];
           if (want_logits) {
             std::copy_n(instance.logits() + static_cast<size_t>(i) * classes, classes,
                         report.logits.begin() + static_cast<int64_t>(id * classes));
@@ -316,19 +322,6 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
   return report;
 }
 
-Trainer::Memory Trainer::memory() const {
-  Memory memory;
-  memory.parameters = store_->own_bytes();
-  if (server_ != nullptr) {
-    memory.parameters += server_->parameter_bytes();
-    memory.optimizer = server_->state_bytes();
-    memory.gradients = server_->gradient_bytes();
-  }
-  for (const auto& leaf : leaves_) {
-    memory.activations += leaf->instance.arena_bytes();
-    memory.pages = leaf->instance.pages();
-  }
-  return memory;
-}
+PageKind Trainer::pages() const { return leaves_.back()->instance.pages(); }
 
 }  // namespace parax

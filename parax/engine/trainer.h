@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,6 @@ struct TrainerOptions {
   std::vector<int> domain_nodes;    // OS NUMA node of each domain (-1: do not bind)
   bool training = true;             // false: evaluation only, no gradient server
   BatchPlan train;                  // leaves == seats.size(); ignored without training
-  BatchPlan eval;                   // samples: of any evaluation; micro_batch and batch count
   std::vector<int64_t> eval_sizes;  // every micro-batch size evaluation will meet
   LossOptions loss;                 // of training; evaluation uses plain cross-entropy
   OptimizerOptions optimizer;
@@ -52,10 +52,9 @@ struct EvalReport {
   // One a sample, by sample id.
   std::vector<int32_t> labels;  // -1: none, or the file could not be read
   std::vector<int32_t> predicted;
-  std::vector<float> confidence;         // probability of the predicted class
-  std::vector<float> label_probability;  // probability of the label
-  std::vector<float> logits;             // samples x classes, when asked for
-  std::vector<uint8_t> read;             // 0: the file could not be read, and counts nowhere
+  std::vector<float> confidence;  // probability of the predicted class
+  std::vector<float> logits;      // samples x classes, when asked for
+  std::vector<uint8_t> read;      // 0: the file could not be read, and counts nowhere
 };
 
 // Why training came to an end before its last iteration.
@@ -95,18 +94,15 @@ class Trainer {
   PlanRecord Record() const;  // the resolved plans, for run folder and checkpoints
   bool threads_bound() const { return workers_.bound(); }
 
-  struct Memory {  // bytes, as allocated
-    size_t parameters = 0, optimizer = 0, gradients = 0, activations = 0;
-    PageKind pages = PageKind::kSmall;
-  };
-  Memory memory() const;
+  PageKind pages() const;  // of the instances' arenas
 
  private:
   struct Leaf;  // what one leaf's thread writes
   void BuildPlans(const Graph& graph);
   Outcome RunIteration(int leaf, uint64_t iteration, InputSource& input);
   void TrainLeaf(int leaf, uint64_t first, InputSource& input);
-  StepReport Collect(uint64_t iteration) const;
+  // Nothing: stopped before the iteration's update was decided.
+  std::optional<StepReport> Collect(uint64_t iteration) const;
 
   TrainerOptions options_;
   StopFlag stop_;
@@ -116,8 +112,9 @@ class Trainer {
   std::unique_ptr<GradientServer> server_;
   std::vector<std::unique_ptr<Leaf>> leaves_;
   uint64_t iteration_ = 0;
-  Sequence granted_;                 // leaves may run iterations up to this
-  std::atomic<uint64_t> end_at_{0};  // and none beyond this
+  Sequence granted_;                  // leaves may run iterations up to this
+  std::atomic<uint64_t> end_at_{0};   // and none beyond this
+  std::vector<std::string> trained_;  // names of the gradient server's parameters
   std::mutex failure_mutex_;
   std::string failure_;  // written by the first leaf whose loss was not finite
 };

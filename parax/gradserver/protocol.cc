@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kSleep{20};  // between looks at stop flag a
 Outcome GradientServer::Impl::Await(Leaf& leaf, const Sequence& sequence, uint64_t n, WaitName name,
                                     int bucket) {
   if (sequence.reached(n)) return Outcome::kOk;
-  const Clock::time_point deadline = Clock::now() + options.wait_timeout;
+  WaitingTime waited;
   Bell& bell = control.bell[leaf.owner];
   for (int idle = 0;;) {
     bool ran = false;
@@ -33,7 +33,7 @@ Outcome GradientServer::Impl::Await(Leaf& leaf, const Sequence& sequence, uint64
     const uint32_t seen = bell.count();
     if (HasWork(leaf.owner)) continue;
     if (sequence.reached(n)) return Outcome::kOk;
-    if (Clock::now() >= deadline) {
+    if (waited.Reaches(options.wait_timeout)) {
       if (bucket >= 0) NameMissingLeaf(bucket, n, name);
       stop.Fail(Outcome::kTimeout, name.what, name.index);
       return Outcome::kTimeout;

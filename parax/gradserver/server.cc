@@ -177,16 +177,4 @@ void GradientServer::UseEma(bool use) {
   impl_->WriteForms(use && averaged ? impl_->emas : impl_->masters);
 }
 
-size_t GradientServer::parameter_bytes() const {
-  const size_t masters = impl_->layout.floats * (impl_->emas != nullptr ? 2 : 1);
-  return (masters + impl_->form_floats * impl_->forms.size()) * sizeof(float);
-}
-size_t GradientServer::state_bytes() const {
-  return impl_->layout.floats * impl_->states.size() * sizeof(float);
-}
-size_t GradientServer::gradient_bytes() const {
-  const size_t arrays = impl_->leaves.size() + (impl_->reduced != nullptr ? 1 : 0);
-  return impl_->layout.floats * arrays * sizeof(float);
-}
-
 }  // namespace parax

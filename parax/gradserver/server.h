@@ -94,9 +94,6 @@ class GradientServer {
   // Every domain's packed forms hold the EMA weights (for evaluation) or the master's again (before
   // the next iteration). Before update 1 the average is the weights themselves.
   void UseEma(bool use);
-  size_t parameter_bytes() const;  // masters, EMA and packed forms
-  size_t state_bytes() const;
-  size_t gradient_bytes() const;  // slots of all leaves and the reduced copy
 
   // ---- Hot: called by the leaf's own thread; no allocation, lock or log ----
   // `weight`: what this leaf's loss sum counts for in the mean (samples, or their class weights).

@@ -228,7 +228,6 @@ Preprocessing DefaultPreprocessing(const ModelSpec& spec) {
   const bool cifar = Find(spec.name).block == Block::kCifar;
   Preprocessing result;
   result.crop = Resolved(spec).image_size;
-  result.interpolation = "bilinear";
   if (cifar) {
     result.resize = result.crop;
     result.mean = {0.4914f, 0.4822f, 0.4465f};

@@ -24,9 +24,8 @@ struct ModelSpec {
 
 // What its images go through before the network, in evaluation.
 struct Preprocessing {
-  int64_t resize = 0;  // the shorter side
-  int64_t crop = 0;    // the centre's square
-  std::string interpolation;
+  int64_t resize = 0;               // the shorter side
+  int64_t crop = 0;                 // the centre's square
   std::vector<float> mean, stddev;  // one a channel, of values 0 to 1
 };
 

@@ -110,12 +110,41 @@ TEST(Eval, NeverMeasuresWhatTheRunLearntFrom) {
     return result.err;
   };
 
-  // A folder that has changed since: most of the choice stands, and a line says what that is worth.
-  fs::copy_file(folder.path() / "flat/blue/00.png", folder.path() / "flat/blue/new.png");
+  // A folder that has changed since is no longer known as the run's: what is measured anyhow comes
+  // with a line that says what that is worth.
+  fs::copy_file(folder.path() / "data/val/blue/12.png", folder.path() / "flat/blue/new.png");
+  fs::rename(folder.path() / "flat", folder.path() / "moved");
   const ProgramResult changed =
-      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "flat"});
+      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "moved"});
   EXPECT_EQ(changed.status, 0);
-  EXPECT_TRUE(Holds(changed.err, "flat holds other images than when the run was trained"));
+  EXPECT_TRUE(
+      Holds(changed.err, "72 % of these 25 images are among those that the model has learnt"))
+      << changed.err;
+  fs::rename(folder.path() / "moved", folder.path() / "flat");
+  // The same folder by another path, from elsewhere.
+  const ProgramResult elsewhere =
+      RunProgram(folder.path() / "data", {"eval", "--model", "../run", "--data", "../flat"});
+  EXPECT_TRUE(Holds(elsewhere.err, "measuring what the run held out")) << elsewhere.err;
+  // Training images that have become validation images.
+  fs::create_directories(folder.path() / "resplit");
+  fs::copy(folder.path() / "flat", folder.path() / "resplit/val", fs::copy_options::recursive);
+  EXPECT_TRUE(Holds(RunProgram(folder.path(), {"eval", "--model", "run", "--data", "resplit"}).err,
+                    "72 % of these 25 images"));
+  // So they are to a run that begins with this one's weights.
+  const ProgramResult tuned =
+      RunProgram(folder.path(), TrainCommand({"--data", "flat", "--val-split", "0.5", "--init-from",
+                                              "run", "--max-steps", "1", "--out", "tuned"}));
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_TRUE(Holds(tuned.err, "images are among those that the model has learnt from"))
+      << tuned.err;
+  // Nothing to measure.
+  fs::create_directories(folder.path() / "empty");
+  for (const char* nothing : {"empty", "data/val/blue"}) {
+    const ProgramResult result =
+        RunProgram(folder.path(), {"eval", "--model", "run", "--data", nothing});
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_TRUE(Holds(result.err, "holds no class folders with images")) << result.err;
+  }
   // Other folders with train/ alone hold nothing that could be told from training images.
   fs::create_directories(folder.path() / "other");
   fs::copy(folder.path() / "flat", folder.path() / "other/train", fs::copy_options::recursive);
@@ -150,7 +179,9 @@ TEST(Eval, NeverMeasuresWhatTheRunLearntFrom) {
   const ProgramResult damaged =
       RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data/val"});
   EXPECT_EQ(damaged.status, 0) << damaged.err;
-  EXPECT_TRUE(Holds(damaged.err, "state.json is not used")) << damaged.err;
+  EXPECT_TRUE(Holds(damaged.err, "state.json is not used") &&
+              Holds(damaged.err, "has learnt from is not known"))
+      << damaged.err;
 }
 
 // The weights measured on test/ are those that eval takes afterwards.
@@ -162,7 +193,7 @@ TEST(Train, MeasuresTestWithTheWeightsThatAreUsed) {
   for (const std::string ema : {"0", "0.5"}) {
     const ProgramResult train = RunProgram(
         folder.path(), TrainCommand({"--epochs", "6", "--sched", "constant", "--warmup", "100%",
-                                     "--lr", "20", "--ema", ema, "--out", "run" + ema, "--json"}));
+                                     "--lr", "3", "--ema", ema, "--out", "run" + ema, "--json"}));
     ASSERT_EQ(train.status, 0) << train.err;
     const ProgramResult eval = RunProgram(folder.path(), {"eval", "--model", "run" + ema, "--data",
                                                           "data", "--split", "test", "--json"});
@@ -170,7 +201,9 @@ TEST(Train, MeasuresTestWithTheWeightsThatAreUsed) {
     const json summary = json::parse(train.out);
     EXPECT_EQ(summary["test_accuracy"], json::parse(eval.out)["accuracy"]);
     EXPECT_NE(summary["best"]["step"], summary["step"]) << "the test cannot fail";
-    EXPECT_NE(summary["test_accuracy"], summary["val_accuracy"]) << "the test cannot fail";
+    EXPECT_NEAR(summary["test_loss"].get<double>(), json::parse(eval.out)["loss"].get<double>(),
+                1e-5);
+    EXPECT_NE(summary["test_loss"], summary["val_loss"]) << "the test cannot fail";
     EXPECT_TRUE(Holds(ReadFile(folder.path() / ("run" + ema) / "report.html"), "test accuracy"));
   }
 }

@@ -54,7 +54,7 @@ TEST(CommandLine, TakesAliases) {
                            "--learning-rate",
                            "0.5",
                            "--sched",
-                           "step",
+                           "linear",
                            "--clip-grad",
                            "2",
                            "--smoothing",
@@ -75,7 +75,7 @@ TEST(CommandLine, TakesAliases) {
   EXPECT_EQ(o.batch, 12);
   EXPECT_EQ(o.optimizer, "adamw");
   EXPECT_EQ(o.lr, 0.5);
-  EXPECT_EQ(o.lr_schedule, "step");
+  EXPECT_EQ(o.lr_schedule, "linear");
   EXPECT_EQ(o.clip_norm, 2);
   EXPECT_EQ(o.label_smoothing, 0.1);
   EXPECT_EQ(o.weight_decay, 0.25);
@@ -124,11 +124,12 @@ TEST(CommandLine, NamesTheNearestOfAnUnknownName) {
 // A value that was forgotten is never made up of what stands behind it.
 TEST(CommandLine, TakesNoFlagForAValue) {
   const std::vector<std::vector<std::string>> wrong = {
-      {"train", "--out=", "x"},       {"train", "--out", ""},     {"train", "--out", "--quiet"},
-      {"train", "--lr", "--quiet"},   {"train", "--out", "-q"},   {"train", "--freeze", "--quiet"},
-      {"predict", "--out=", "a.jpg"}, {"train", "--nesterov="},   {"train", "--resume="},
-      {"train", "--config="},         {"train", "--config", ""},  {"train", "--nesterov=maybe"},
-      {"train", "--nesterov=2"},      {"train", "--nesterov=-5"}, {"train", "--quiet=yes"}};
+      {"train", "--out=", "x"},       {"train", "--out", ""},    {"train", "--out", "--quiet"},
+      {"train", "--lr", "--quiet"},   {"train", "--out", "-q"},  {"train", "--freeze", "--quiet"},
+      {"predict", "--out=", "a.jpg"}, {"train", "--nesterov="},  {"train", "--resume="},
+      {"train", "--resume", ""},      {"train", "--config="},    {"train", "--config", ""},
+      {"train", "--nesterov=maybe"},  {"train", "--nesterov=2"}, {"train", "--nesterov=-5"},
+      {"train", "--quiet=yes"}};
   for (const std::vector<std::string>& words : wrong) {
     const std::string flag = words[1].substr(0, words[1].find('='));
     EXPECT_TRUE(Refused(words).starts_with(flag + " is ")) << Refused(words);
@@ -199,6 +200,9 @@ TEST(CommandLine, RefusesValuesThatCannotBe) {
       {"--epsilon", "0"},
       {"--trust", "-1"},
       {"--warmup", "5m"},
+      {"--batch", "9223372036854775807"},
+      {"--image-size", "5000"},
+      {"--lr-schedule", "step"},
       {"--clip-norm", "1", "--update-policy", "eager"},
       {"--nesterov", "--momentum", "0"}};
   for (std::vector<std::string> words : wrong) {
@@ -253,6 +257,7 @@ TEST(ConfigFile, NamesFileLineAndTheNearestKey) {
   EXPECT_TRUE(Holds(refused("lr = \"high\"\n"), "c.toml:1: --lr is 'high'"));
   EXPECT_TRUE(Holds(refused("lr = [0.1, 0.2]"), "c.toml:1: 'lr' takes one value"));
   EXPECT_TRUE(Holds(refused("lr = 0.1\nlr = 0.2"), "c.toml:2: 'lr' is there twice"));
+  EXPECT_TRUE(Holds(refused("wd = 0.1\nweight-decay = 0.2"), "'weight-decay' is there twice"));
   EXPECT_TRUE(Holds(refused("[optimizer]\nlr = 1"), "c.toml:1: sections"));
   EXPECT_TRUE(Holds(refused("model = resnet18"), "quotes: \"resnet18\""));
   EXPECT_TRUE(Holds(refused("model = \"resnet18"), "c.toml:1: a text has no closing"));

@@ -112,7 +112,7 @@ TEST(Predict, WorksFromTheRunFolderAlone) {
   const fs::path weights = moved / "run/checkpoints" /
                            ("step-" + std::to_string(best["step"].get<int>())) /
                            "model.safetensors";
-  EXPECT_TRUE(Holds(predict({blue, "--out", weights}).err, "one of the checkpoint's files"));
+  EXPECT_TRUE(Holds(predict({blue, "--out", weights}).err, "one of a checkpoint's files"));
   EXPECT_EQ(predict({blue, "--out", "broken.jpg/x.csv"}).status, 1);
   EXPECT_EQ(predict({"far"}).status, 1) << "a folder without images";
 }
@@ -194,7 +194,6 @@ TEST(Program, TellsWithoutRunning) {
   EXPECT_FALSE(fs::exists(folder.path() / "runs")) << "neither writes anything";
 }
 
-// A path that leads nowhere, as a folder that may not be searched: in one line of ours.
 // OpenMP binds the program to one core before it begins, which is not what it may use.
 TEST(Program, SeesTheWholeMachineUnderOpenmpBinding) {
   const TemporaryFolder folder;
@@ -208,6 +207,7 @@ TEST(Program, SeesTheWholeMachineUnderOpenmpBinding) {
   EXPECT_EQ(bound, free);
 }
 
+// A path that leads nowhere, as a folder that may not be searched: in one line of ours.
 TEST(Program, NamesThePathThatCannotBeUsed) {
   const TemporaryFolder folder;
   MakeData(folder.path() / "data");

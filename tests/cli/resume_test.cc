@@ -80,7 +80,7 @@ TEST(Resume, EndsInTheSameBits) {
   const ProgramResult named =
       RunProgram(saved, {"train", "--resume", "step-2/", "--data", "../../data"});
   ASSERT_EQ(named.status, 0) << named.err;
-  EXPECT_TRUE(Holds(named.err, "changed for the rest of the run: data = \"../../data\""));
+  EXPECT_FALSE(Holds(named.err, "changed for the rest of the run")) << "it is the same folder";
   EXPECT_EQ(content(), weights);
 }
 
@@ -182,7 +182,8 @@ TEST(Resume, RefusesAStepThatIsNone) {
 TEST(Resume, AutoStartsOrGoesOn) {
   const TemporaryFolder folder;
   MakeData(folder.path() / "data");
-  const auto command = TrainCommand({"--max-steps", "2", "--out", "run", "--resume", "auto"});
+  const auto command = TrainCommand({"--max-steps", "2", "--instances", "0", "--best-metric",
+                                     "accuracy", "--out", "run", "--resume", "auto"});
   const ProgramResult first = RunProgram(folder.path(), command);
   ASSERT_EQ(first.status, 0) << first.err;
   EXPECT_FALSE(Holds(first.err, "resuming"));

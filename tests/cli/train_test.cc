@@ -89,6 +89,29 @@ TEST(Train, FillsTheRunFolder) {
   EXPECT_FALSE(fs::exists(folder.path() / "other"));
 }
 
+TEST(Train, NamesTheLayerOfAGradientThatIsNotFinite) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const ProgramResult result = RunProgram(
+      folder.path(), TrainCommand({"--weight-decay", "1e30", "--lr", "1", "--warmup", "0",
+                                   "--max-steps", "9", "--save-every", "0", "--out", "run"}));
+  EXPECT_EQ(result.status, 1) << result.err;
+  const std::string line = LastLine(result.err);
+  EXPECT_FALSE(Holds(line, "parameter ")) << line;
+  EXPECT_TRUE(Holds(line, "not finite")) << line;
+}
+
+// The last step's weights can be finite and of no use all the same.
+TEST(Train, FailsWhenItsOutputsAreNotFinite) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const ProgramResult result = RunProgram(
+      folder.path(),
+      TrainCommand({"--max-steps", "1", "--lr", "1e38", "--warmup", "0", "--out", "run"}));
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_TRUE(Holds(LastLine(result.err), "outputs are not finite")) << result.err;
+}
+
 // One line on standard error, and the exit status 2 for what can never work, 1 for what failed.
 TEST(Train, RefusesInOneLine) {
   const TemporaryFolder folder;

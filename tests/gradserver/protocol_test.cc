@@ -144,18 +144,6 @@ TEST(Protocol, LeavesRunSlicesOfTheirOwnDomainOnly) {
   EXPECT_EQ(server.master(1)[0], -1);
 }
 
-TEST(Protocol, SizesAreTold) {
-  ServerOptions options = Options({32, 64}, 3, 2);
-  options.optimizer.kind = OptimizerKind::kAdam;
-  options.ema_decay = 0.5;
-  StopFlag stop;
-  const GradientServer server(options, stop);
-  const size_t floats = 96;
-  EXPECT_EQ(server.parameter_bytes(), 4 * floats * (2 + 2 * 2));  // master, EMA; 2 forms, 2 domains
-  EXPECT_EQ(server.state_bytes(), 4 * floats * 2);
-  EXPECT_EQ(server.gradient_bytes(), 4 * floats * (3 + 1));
-}
-
 TEST(Protocol, WrongOptionsAreRefused) {
   StopFlag stop;
   ServerOptions options = Options({4}, 2);
