@@ -97,7 +97,8 @@ int RunEval(const Options& options) {
   Info("{}", model.line);
   const EvaluationData data = OpenForEvaluation(model, options);
   const Dataset& dataset = data.dataset;
-  if (dataset.held_out) Info("measuring what the run held out of {}", options.data);
+  if (dataset.held_out && options.split == "val")
+    Info("measuring what the run held out of {}", options.data);
   for (const std::string& warning : dataset.warnings) Warn("{}", warning);
   const bool whole = dataset.flat && !data.learnt_from && !options.given.contains("split");
   const Split& split = whole ? dataset.train : ChosenSplit(data, options.split);

@@ -51,6 +51,16 @@ void ApplyConfig(Options& options, const std::string& toml, const std::string& w
   }
 }
 
+// What docs/coming-from.md translates and no alias can.
+const std::map<std::string, std::string> kElsewhere = {{"data-dir", "--data"},
+                                                       {"data-path", "--data"},
+                                                       {"warmup-epochs", "--warmup 5ep"},
+                                                       {"lr-warmup-epochs", "--warmup 5ep"},
+                                                       {"model-ema", "--ema 0.999"},
+                                                       {"model-ema-decay", "--ema"},
+                                                       {"pretrained", "--init-from FILE"},
+                                                       {"weights", "--init-from FILE"}};
+
 // A value that was forgotten makes the next flag one: `--out --quiet`.
 void CheckValue(const Flag& flag, const std::string& value) {
   if (value.empty() && !flag.value_optional) FailUsage("--{} is empty", flag.names[0]);
@@ -182,7 +192,10 @@ void ParseFlags(const Command& command, std::vector<std::string> arguments, Opti
       FailUsage("{}: unexpected '{}' (see parax {} --help)", command.name, extra, command.name);
     }
     const std::string name = UnknownName(extra);
-    const std::string suggestion = Suggestion(name, command.bit, "--");
+    std::string suggestion = Suggestion(name, command.bit, "--");
+    if (const auto known = kElsewhere.find(name); known != kElsewhere.end()) {
+      suggestion = fmt::format("; here that is {}", known->second);
+    }
     FailUsage(
         "{}: unknown flag '{}'{}", command.name, extra.substr(0, extra.find('=')),
         suggestion.empty() ? fmt::format(" (see parax {} --help)", command.name) : suggestion);

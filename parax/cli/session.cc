@@ -56,7 +56,7 @@ std::vector<int> Machine::worker_pus() const {
   return pus;
 }
 
-Machine PlanMachine(const Options& options, int most_instances) {
+Machine PlanMachine(const Options& options, int most_instances, const std::string& why) {
   Machine machine;
   machine.topology = DetectTopology();
   SeatRequest request{options.instances, options.cores_per_instance, options.decode_cores};
@@ -66,9 +66,8 @@ Machine PlanMachine(const Options& options, int most_instances) {
     request.instances = most_instances;
     machine.plan = PlanSeats(machine.topology, request);
     machine.plan.notes.push_back(
-        fmt::format("{} of {} possible instances: there are too few images for more (--instances "
-                    "asks for another number)",
-                    most_instances, possible));
+        fmt::format("{} of {} possible instances: {} (--instances asks for another number)",
+                    most_instances, possible, why));
   }
   for (const Domain& domain : machine.topology.domains) {
     // One domain: there is nothing to choose, and mbind may be forbidden (containers).

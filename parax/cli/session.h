@@ -23,8 +23,10 @@ struct Machine {
   std::vector<int> leaf_os_nodes() const;
   std::vector<int> worker_pus() const;  // reserved cores, else every usable PU
 };
-// `most_instances` > 0: no more than so many, when the user did not ask for a number.
-Machine PlanMachine(const Options& options, int most_instances = 0);
+// `most_instances` > 0: no more than so many, when the user did not ask for a number; `why` says
+// so.
+Machine PlanMachine(const Options& options, int most_instances = 0,
+                    const std::string& why = "there are too few images for more");
 // "112 instances on 2x56 cores (CPU model)".
 std::string MachineLine(const Machine& machine);
 

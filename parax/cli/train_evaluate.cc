@@ -55,6 +55,7 @@ void TrainRun::Evaluate() {
 void TrainRun::EvaluateTest() {
   trainer_->Load(LoadModel(UsedWeights().parent_path().string()).weights);
   test_ = EvaluateOn(setup_.dataset.test, /*averaged=*/false).total;
+  if (progress_->ImagesPerSecond() == 0) return;  // a finished run taken up again has told it
   events_->Scalar("test/accuracy", trainer_->iteration(), test_->accuracy());
   events_->Flush();
 }

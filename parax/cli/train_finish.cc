@@ -77,6 +77,10 @@ void TrainRun::WriteFinalReport() const {
         fmt::format("best {}", state_.best->metric),
         fmt::format("{:.4f} at step {}", state_.best->value, state_.best->step));
   }
+  if (saved_ > 0) {
+    content.summary.emplace_back("eval and predict use",
+                                 UsedWeights().parent_path().filename().string());
+  }
   if (test_) {
     content.summary.emplace_back("test accuracy of the weights that eval and predict use",
                                  Percent(test_->accuracy()));

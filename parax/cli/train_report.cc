@@ -30,7 +30,9 @@ TensorMap InitialWeights(const TrainSetup& setup) {
     tensors = std::move(content.ema.empty() ? content.model : content.ema);
     const std::string name =
         ParseModelConfig(content.config_json, source + "/config.json").model.name;
-    if (name != setup.config.model.name) source += fmt::format(" (a {})", name);
+    if (name != setup.config.model.name) {
+      source += fmt::format(", a {} where --model is {},", name, setup.config.model.name);
+    }
   } else {
     tensors = ReadSafetensors(from).tensors;
   }

@@ -160,7 +160,14 @@ void ResolveLoss(TrainSetup& setup) {
   }
   loss.probabilities = mixing;
   loss.label_smoothing = mixing ? 0 : setup.options.label_smoothing;  // mixing smooths itself
-  if (!setup.synthetic) loss.class_weights = ClassWeights(setup.options, setup.dataset);
+  if (setup.synthetic || setup.options.class_weights.empty()) return;
+  loss.class_weights = ClassWeights(setup.options, setup.dataset);
+  std::string line = "class weights:";
+  for (size_t c = 0; c < std::min<size_t>(loss.class_weights.size(), 12); ++c) {
+    line += fmt::format("{} {} {:.3g}", c == 0 ? "" : ",", setup.config.classes[c],
+                        loss.class_weights[c]);
+  }
+  setup.notes.push_back(line + (loss.class_weights.size() > 12 ? ", ..." : ""));
 }
 
 void ResolveModel(TrainSetup& setup) {
@@ -239,7 +246,12 @@ TrainSetup ResolveTraining(const Options& options) {
         options.batch.value_or(DefaultBatch(setup.dataset.train.size(), INT32_MAX / kDefaultShare));
     most = static_cast<int>(std::max<int64_t>(1, batch / (options.batch ? 1 : kLeastShare)));
   }
-  setup.machine = PlanMachine(options, most);
+  setup.machine = PlanMachine(
+      options, most,
+      options.batch ? "the batch has one image for each"
+                    : fmt::format("so few images ask for small batches, and more instances would "
+                                  "have less than {} images a step each for batch norm",
+                                  kLeastShare));
   const int64_t leaves = static_cast<int64_t>(setup.machine.plan.seats.size());
   setup.options.instances = static_cast<int>(leaves);
   ResolveModel(setup);

@@ -251,7 +251,8 @@ ResolvedModel ResolveModelArgument(const fs::path& path) {
   if (IsCheckpoint(path)) return {path, fmt::format("model: checkpoint {}", path.string())};
   const fs::path checkpoints = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
   if (ListCheckpoints(checkpoints).empty()) {
-    FailUsage("{} is neither a checkpoint nor a run folder with checkpoints", path.string());
+    FailUsage("{} is neither a checkpoint nor a run folder with checkpoints{}", path.string(),
+              IsCheckpoint(path.parent_path()) ? ": name its folder" : "");
   }
   if (const std::optional<BestRecord> best = ReadBest(checkpoints)) {
     const fs::path chosen = StepPath(checkpoints, best->step);
