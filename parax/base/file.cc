@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "parax/base/error.h"
@@ -98,6 +99,14 @@ FileLock::FileLock(const std::filesystem::path& path, std::string_view what) {
 }
 
 FileLock::~FileLock() { close(file_); }
+
+std::filesystem::path CacheFolder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "parax";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != '\0') return std::filesystem::path(home) / ".cache/parax";
+  return {};
+}
 
 void SyncFolder(const std::filesystem::path& folder) {
   const FileDescriptor dir(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);

@@ -48,6 +48,10 @@ void WriteFileAtomically(const std::filesystem::path& path,
                          std::span<const std::span<const std::byte>> pieces);
 void WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
 
+// Where what can be made again is kept between runs: parax/ in $XDG_CACHE_HOME or ~/.cache; empty
+// when neither is known. It need not exist.
+std::filesystem::path CacheFolder();
+
 void SyncFolder(const std::filesystem::path& folder);  // fsync of a directory
 
 }  // namespace parax

@@ -12,6 +12,10 @@ namespace parax {
 
 using Clock = std::chrono::steady_clock;
 
+inline double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 // One a run: says that everybody should come to an end, and why. The first caller's reason stays.
 // Request() and Fail() neither allocate nor lock: hot code and signal handlers may call them.
 class StopFlag {

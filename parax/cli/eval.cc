@@ -15,7 +15,6 @@
 namespace parax {
 namespace {
 
-constexpr int64_t kMicroBatch = 32;
 constexpr size_t kMostPrintedClasses = 20;
 
 double Ratio(int64_t part, int64_t all) {
@@ -116,14 +115,14 @@ int RunEval(const Options& options) {
   const Machine machine = PlanMachine(options);
   Info("{}", MachineLine(machine));
   const BatchPlan batches =
-      EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
+      EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
   Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
   const auto input =
       EvaluationSource(machine, model.config, options, split, batches, trainer.stop());
   const auto begin = Clock::now();
   const EvalReport report = trainer.Evaluate(batches, *input, false);
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double seconds = SecondsSince(begin);
 
   const LossResult& total = report.total;
   if (total.count == 0) Fail("none of {} images can be decoded", split.size());

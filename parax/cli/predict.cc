@@ -23,8 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMicroBatch = 32;
-
 // Images of a folder and its subfolders, by name.
 void AddFolder(const fs::path& folder, std::vector<std::string>& files) {
   std::vector<std::string> found;
@@ -171,7 +169,7 @@ int PredictNpy(const Options& options, const LoadedModel& model, const std::stri
   }
   const Machine machine = PlanMachine(options, static_cast<int>(n));
   const BatchPlan batches =
-      EvalBatches(n, static_cast<int>(machine.plan.seats.size()), kMicroBatch);
+      EvalBatches(n, static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
   Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
   const std::vector<int32_t> labels(static_cast<size_t>(n), 0);
@@ -211,7 +209,7 @@ int RunPredict(const Options& options) {
   const Machine machine =
       PlanMachine(options, static_cast<int>(std::min<int64_t>(split.size(), 4096)));
   const BatchPlan batches =
-      EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kMicroBatch);
+      EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
   Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
   trainer.Load(model.weights);
   const auto input =

@@ -171,7 +171,7 @@ int TrainRun::Finish(bool interrupted) {
     if (!failure.empty())
       failure = "test/ is not measured, the run is complete and saved: " + failure;
   }
-  state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
+  state_.seconds = seconds_before_ + SecondsSince(started_);
   try {
     WriteFinalReport();
   } catch (const std::exception& error) {

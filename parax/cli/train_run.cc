@@ -24,10 +24,6 @@ constexpr uint64_t kMostLogPoints = 20000;
 
 constexpr size_t kMostPlanBytes = size_t{64} << 20;
 
-double Seconds(Clock::time_point since) {
-  return std::chrono::duration<double>(Clock::now() - since).count();
-}
-
 }  // namespace
 
 TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_(std::move(setup)) {
@@ -207,10 +203,11 @@ TrainRun::Due TrainRun::DueAt(uint64_t step, bool interrupted) const {
   const bool last = step == setup_.total_steps;
   const bool has_val = !setup_.selection().empty();
   due.evaluate =
-      has_val && (last || (setup_.eval_every > 0 && step % setup_.eval_every == 0) ||
-                  (setup_.eval_seconds > 0 && Seconds(last_eval_time_) >= setup_.eval_seconds));
+      has_val &&
+      (last || (setup_.eval_every > 0 && step % setup_.eval_every == 0) ||
+       (setup_.eval_seconds > 0 && SecondsSince(last_eval_time_) >= setup_.eval_seconds));
   due.save = last || interrupted || (setup_.save_every > 0 && step % setup_.save_every == 0) ||
-             (setup_.save_seconds > 0 && Seconds(last_save_) >= setup_.save_seconds);
+             (setup_.save_seconds > 0 && SecondsSince(last_save_) >= setup_.save_seconds);
   return due;
 }
 
@@ -289,9 +286,9 @@ int TrainRun::Run() {
   const auto input = TrainingInput(setup_, trainer_->iteration(), trainer_->stop());
   const auto stop_asked = [&] {
     return StopSignalled() ||
-           (setup_.save_seconds > 0 && Seconds(last_save_) >= setup_.save_seconds) ||
+           (setup_.save_seconds > 0 && SecondsSince(last_save_) >= setup_.save_seconds) ||
            (setup_.eval_seconds > 0 && !setup_.selection().empty() &&
-            Seconds(last_eval_time_) >= setup_.eval_seconds);
+            SecondsSince(last_eval_time_) >= setup_.eval_seconds);
   };
   if (saved_ > 0 && !std::filesystem::exists(NewestCheckpoint())) {
     saved_ = 0;  // what --resume took lies in another run folder: this one gets it too

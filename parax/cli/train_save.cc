@@ -18,10 +18,6 @@ std::string FirstNonFinite(const TensorMap& tensors) {
   return "";
 }
 
-double Seconds(Clock::time_point since) {
-  return std::chrono::duration<double>(Clock::now() - since).count();
-}
-
 }  // namespace
 
 // A checkpoint that a full disk kept from being saved can't be the best one that is there.
@@ -37,7 +33,7 @@ void TrainRun::RecordBest() const {
 
 void TrainRun::Save(bool is_last) {
   state_.step = trainer_->iteration();
-  state_.seconds = seconds_before_ + Seconds(started_);
+  state_.seconds = seconds_before_ + SecondsSince(started_);
   CheckpointContent content;
   content.model = trainer_->Weights();
   content.ema = trainer_->EmaWeights();

@@ -266,7 +266,7 @@ TrainSetup ResolveTraining(const Options& options) {
   trainer.seed = options.seed;
   trainer.blocked = options.layout == "blocked";
   trainer.winograd = options.winograd;
-  setup.eval_micro = std::min<int64_t>(*setup.options.bn_group, 32);
+  setup.eval_micro = std::min(*setup.options.bn_group, kEvalMicroBatch);
   for (const Split* split : {&setup.dataset.val, &setup.dataset.test}) {
     if (split->empty()) continue;
     const BatchPlan plan = EvalBatches(split->size(), static_cast<int>(leaves), setup.eval_micro);

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -81,19 +80,11 @@ bool ReadFolder(Reader& in, FolderRecord& folder) {
 }
 
 fs::path CacheFolderFile(const fs::path& root) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  fs::path folder;
-  if (cache != nullptr && *cache != '\0') {
-    folder = cache;
-  } else if (home != nullptr && *home != '\0') {
-    folder = fs::path(home) / ".cache";
-  } else {
-    return {};
-  }
+  const fs::path folder = CacheFolder();
+  if (folder.empty()) return {};
   std::error_code ignored;
   const uint64_t key = Hash64(fs::weakly_canonical(root, ignored).string());
-  return folder / "parax" / fmt::format("index-{:016x}.bin", key);
+  return folder / fmt::format("index-{:016x}.bin", key);
 }
 
 }  // namespace

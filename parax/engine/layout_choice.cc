@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "parax/base/error.h"
@@ -81,12 +80,8 @@ double SecondsPerIteration(const Graph& graph, TrainerOptions options, bool bloc
 }  // namespace
 
 std::filesystem::path LayoutCachePath() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return std::filesystem::path(cache) / "parax" / "layouts.json";
-  }
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home == '\0') return {};
-  return std::filesystem::path(home) / ".cache" / "parax" / "layouts.json";
+  const std::filesystem::path folder = CacheFolder();
+  return folder.empty() ? folder : folder / "layouts.json";
 }
 
 bool BlockedIsFaster(const Graph& graph, const TrainerOptions& options,
