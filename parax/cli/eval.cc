@@ -57,9 +57,9 @@ const Split& ChosenSplit(const EvaluationData& data, const std::string& name) {
   const Dataset& set = data.dataset;
   const Split& split = name == "val" ? set.val : name == "test" ? set.test : set.train;
   if (split.empty() && name == "val" && !set.train.empty()) {
-    FailUsage("{} holds no validation images{}; --split train measures the {} in {}",
+    FailUsage("{} holds no validation images{}; --split train measures the {} {}",
               set.root.string(), data.learnt_from ? ", and the run held none out" : "",
-              set.train.size(), data.learnt_from ? "that the run has learnt from" : "train/");
+              set.train.size(), data.learnt_from ? "that it has learnt from" : "in train/");
   }
   if (split.empty()) {
     FailUsage("{} holds no {} images; others: val {}, test {}, train {}", set.root.string(), name,
