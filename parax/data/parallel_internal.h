@@ -15,14 +15,17 @@ namespace parax {
 template <typename Body>
 void ParallelFor(size_t n, const Body& body) {
   static std::atomic<uint64_t> handed{0};
+  struct Hand {  // also on the way out of an exception
+    ~Hand() { handed.fetch_add(1, std::memory_order_acq_rel); }
+  };
   const auto call = [&body](size_t i) {
     (void)handed.load(std::memory_order_acquire);
+    const Hand hand;
     body(i);
-    handed.fetch_add(1, std::memory_order_release);
   };
   handed.fetch_add(1, std::memory_order_release);
+  const Hand hand;
   tbb::parallel_for(size_t{0}, n, call);
-  (void)handed.load(std::memory_order_acquire);
 }
 
 }  // namespace parax
