@@ -16,8 +16,12 @@
 namespace parax {
 namespace {
 
+bool IsOneOf(const std::string& value, std::initializer_list<const char*> known) {
+  return std::find(known.begin(), known.end(), value) != known.end();
+}
+
 void OneOf(const char* flag, const std::string& value, std::initializer_list<const char*> known) {
-  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  if (IsOneOf(value, known)) return;
   FailUsage("--{} is '{}'; it can be {}", flag, value, fmt::join(known, ", "));
 }
 
@@ -139,30 +143,25 @@ void CheckCombinations(const Options& o) {
 }  // namespace
 
 std::vector<std::string> WithoutEffect(const Options& o) {
-  const auto optimizer = [&](std::initializer_list<const char*> known) {
-    return std::find(known.begin(), known.end(), o.optimizer) != known.end();
-  };
-  const auto schedule = [&](std::initializer_list<const char*> known) {
-    return std::find(known.begin(), known.end(), o.lr_schedule) != known.end();
-  };
   const bool resizes = o.crop == "auto" || o.crop == "random-resized";
   const bool pads = o.crop == "auto" || o.crop == "pad";
   const struct {
     const char *flag, *needs;
     bool works;
-  } rules[] = {{"lr-steps", "--lr-schedule step", schedule({"step"})},
-               {"lr-gamma", "--lr-schedule step", schedule({"step"})},
-               {"lr-final", "--lr-schedule cosine or linear", schedule({"cosine", "linear"})},
-               {"momentum", "--optimizer sgd or lars", optimizer({"sgd", "lars"})},
-               {"nesterov", "--optimizer sgd", optimizer({"sgd"})},
-               {"beta1", "--optimizer adam or adamw", optimizer({"adam", "adamw"})},
-               {"beta2", "--optimizer adam or adamw", optimizer({"adam", "adamw"})},
-               {"epsilon", "--optimizer adam or adamw", optimizer({"adam", "adamw"})},
-               {"trust", "--optimizer lars", optimizer({"lars"})},
-               {"pad", "--crop pad", pads},
-               {"scale", "--crop random-resized", resizes},
-               {"ratio", "--crop random-resized", resizes},
-               {"patience", "--eval-every", !(o.eval_every && o.eval_every->value == 0)}};
+  } rules[] = {
+      {"lr-steps", "--lr-schedule step", IsOneOf(o.lr_schedule, {"step"})},
+      {"lr-gamma", "--lr-schedule step", IsOneOf(o.lr_schedule, {"step"})},
+      {"lr-final", "--lr-schedule cosine or linear", IsOneOf(o.lr_schedule, {"cosine", "linear"})},
+      {"momentum", "--optimizer sgd or lars", IsOneOf(o.optimizer, {"sgd", "lars"})},
+      {"nesterov", "--optimizer sgd", IsOneOf(o.optimizer, {"sgd"})},
+      {"beta1", "--optimizer adam or adamw", IsOneOf(o.optimizer, {"adam", "adamw"})},
+      {"beta2", "--optimizer adam or adamw", IsOneOf(o.optimizer, {"adam", "adamw"})},
+      {"epsilon", "--optimizer adam or adamw", IsOneOf(o.optimizer, {"adam", "adamw"})},
+      {"trust", "--optimizer lars", IsOneOf(o.optimizer, {"lars"})},
+      {"pad", "--crop pad", pads},
+      {"scale", "--crop random-resized", resizes},
+      {"ratio", "--crop random-resized", resizes},
+      {"patience", "--eval-every", !(o.eval_every && o.eval_every->value == 0)}};
   std::vector<std::string> lines;
   const Options defaults;
   for (const auto& rule : rules) {

@@ -107,10 +107,8 @@ int RunEval(const Options& options) {
         "directly in it",
         options.data);
   }
-  if (const std::string line = LearntNote(split, data.sketch);
-      options.split != "train" && !line.empty()) {
-    Warn("{}", line);
-  }
+  const std::string learnt = LearntNote(split, data.sketch);
+  if (options.split != "train" && !learnt.empty()) Warn("{}", learnt);
 
   const Machine machine = PlanMachine(options);
   Info("{}", MachineLine(machine));

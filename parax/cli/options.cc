@@ -52,14 +52,14 @@ void ApplyConfig(Options& options, const std::string& toml, const std::string& w
 }
 
 // What docs/coming-from.md translates and no alias can.
-const std::map<std::string, std::string> kElsewhere = {{"data-dir", "--data"},
-                                                       {"data-path", "--data"},
-                                                       {"warmup-epochs", "--warmup 5ep"},
-                                                       {"lr-warmup-epochs", "--warmup 5ep"},
-                                                       {"model-ema", "--ema 0.999"},
-                                                       {"model-ema-decay", "--ema"},
-                                                       {"pretrained", "--init-from FILE"},
-                                                       {"weights", "--init-from FILE"}};
+constexpr std::pair<const char*, const char*> kElsewhere[] = {{"data-dir", "--data"},
+                                                              {"data-path", "--data"},
+                                                              {"warmup-epochs", "--warmup 5ep"},
+                                                              {"lr-warmup-epochs", "--warmup 5ep"},
+                                                              {"model-ema", "--ema 0.999"},
+                                                              {"model-ema-decay", "--ema"},
+                                                              {"pretrained", "--init-from FILE"},
+                                                              {"weights", "--init-from FILE"}};
 
 // A value that was forgotten makes the next flag one: `--out --quiet`.
 void CheckValue(const Flag& flag, const std::string& value) {
@@ -193,8 +193,8 @@ void ParseFlags(const Command& command, std::vector<std::string> arguments, Opti
     }
     const std::string name = UnknownName(extra);
     std::string suggestion = Suggestion(name, command.bit, "--");
-    if (const auto known = kElsewhere.find(name); known != kElsewhere.end()) {
-      suggestion = fmt::format("; here that is {}", known->second);
+    for (const auto& [theirs, ours] : kElsewhere) {
+      if (name == theirs) suggestion = fmt::format("; here that is {}", ours);
     }
     FailUsage(
         "{}: unknown flag '{}'{}", command.name, extra.substr(0, extra.find('=')),

@@ -70,16 +70,10 @@ int RunTrain(const Options& given) {
   std::optional<ResumePoint> resume = FindResumePoint(options);
   if (resume) {
     CheckValues(resume->options);
-    try {
-      (void)PlanMachine(resume->options);
-    } catch (const UsageError& error) {
-      FailUsage("--resume: {}; the run's results depend on its instances: give it its cores again",
-                error.what());
-    }
   } else if (!options.init_from.empty() && !std::filesystem::exists(options.init_from)) {
     Fail("--init-from {}: there is no such file or folder", options.init_from.string());
   }
-  TrainSetup setup = ResolveTraining(resume ? resume->options : options);
+  TrainSetup setup = ResolveTraining(resume ? resume->options : options, resume.has_value());
   const std::filesystem::path lock_path = options.out / ".lock";
   std::vector<std::string> missing;
   for (std::filesystem::path folder = options.out;

@@ -53,8 +53,12 @@ void TrainRun::Evaluate() {
 }
 
 void TrainRun::EvaluateTest() {
-  trainer_->Load(LoadModel(UsedWeights().parent_path().string()).weights);
-  test_ = EvaluateOn(setup_.dataset.test, /*averaged=*/false).total;
+  trainer_->Load(LoadModel(used_.parent_path().string()).weights);
+  try {
+    test_ = EvaluateOn(setup_.dataset.test, /*averaged=*/false).total;
+  } catch (const Error& error) {
+    Fail("test/ is not measured, the run is complete and saved: {}", error.what());
+  }
   if (progress_->ImagesPerSecond() == 0) return;  // a finished run taken up again has told it
   events_->Scalar("test/accuracy", trainer_->iteration(), test_->accuracy());
   events_->Flush();

@@ -59,7 +59,7 @@ void TrainRun::WriteFinalReport() const {
   content.machine = MachineFacts(setup_, memory_);
   content.metrics = ReadMetrics(o.out / "metrics.jsonl");
   content.classes = setup_.config.classes;
-  if (saved_ > 0) content.usage = UsageLines(setup_, UsedWeights(), Finished());
+  if (saved_ > 0) content.usage = UsageLines(setup_, used_, Finished());
   content.summary = {{"steps", fmt::format("{} of {}", trainer_->iteration(), setup_.total_steps)},
                      {"training time", HumanTime(state_.seconds)}};
   if (progress_->ImagesPerSecond() > 0) {  // else a finished run was taken up again
@@ -78,8 +78,7 @@ void TrainRun::WriteFinalReport() const {
         fmt::format("{:.4f} at step {}", state_.best->value, state_.best->step));
   }
   if (saved_ > 0) {
-    content.summary.emplace_back("eval and predict use",
-                                 UsedWeights().parent_path().filename().string());
+    content.summary.emplace_back("eval and predict use", used_.parent_path().filename().string());
   }
   if (test_) {
     content.summary.emplace_back("test accuracy of the weights that eval and predict use",
@@ -112,7 +111,7 @@ std::string TrainRun::JsonSummary(bool interrupted, const std::string& sha256) c
   }
   if (!sha256.empty()) {
     summary["sha256"] = sha256;
-    summary["used_weights"] = UsedWeights().string();
+    summary["used_weights"] = used_.string();
   }
   return summary.dump();
 }
@@ -142,12 +141,12 @@ void TrainRun::PrintSummary(bool interrupted, const std::string& sha256) const {
   }
   if (sha256.empty()) return;
   fmt::print("SHA-256 of {}/model.safetensors: {}\n", Printable(checkpoint.string()), sha256);
-  fmt::print("eval and predict use {}:\n", Printable(UsedWeights().string()));
+  fmt::print("eval and predict use {}:\n", Printable(used_.string()));
   if (test_) {
     fmt::print("  test accuracy of these weights: {} ({} images)\n", Percent(test_->accuracy()),
                test_->count);
   }
-  for (const std::string& line : UsageLines(setup_, UsedWeights(), Finished())) {
+  for (const std::string& line : UsageLines(setup_, used_, Finished())) {
     fmt::print("  {}\n", line);
   }
 }
@@ -166,10 +165,9 @@ int TrainRun::Finish(bool interrupted) {
   };
   // A finished run taken up again: its report shows what it showed.
   if (evaluated_ == 0 && !setup_.selection().empty()) unless_stopped([&] { RunEvaluation(); });
+  if (saved_ > 0) used_ = UsedWeights();
   if (!setup_.dataset.test.empty() && saved_ > 0 && !save_failed_) {
     unless_stopped([&] { EvaluateTest(); });
-    if (!failure.empty())
-      failure = "test/ is not measured, the run is complete and saved: " + failure;
   }
   state_.seconds = seconds_before_ + SecondsSince(started_);
   try {

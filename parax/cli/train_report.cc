@@ -6,7 +6,6 @@
 #include "parax/base/log.h"
 #include "parax/base/text.h"
 #include "parax/cli/resume.h"
-#include "parax/engine/checkpoint.h"
 #include "parax/engine/safetensors.h"
 #include "parax/engine/weights.h"
 
@@ -17,19 +16,16 @@ TensorMap InitialWeights(const TrainSetup& setup) {
   TensorMap tensors;
   std::string source = from.string();
   if (std::filesystem::is_directory(from)) {
-    const ResolvedModel resolved = ResolveModelArgument(from);
-    Info("{}", resolved.line);
-    source = resolved.checkpoint.string();
-    CheckpointContent content = LoadCheckpoint(resolved.checkpoint, CheckpointUse::kPredict);
-    if (!content.state_json.empty()) {
-      const RunState state = ParseRunState(content.state_json, source + "/state.json");
-      const std::string line = LearntNote(setup.selection(), state.sketch);
-      if (!line.empty()) Warn("validation: {}", line);
+    LoadedModel model = LoadModel(from.string());
+    Info("{}", model.line);
+    source = model.checkpoint.string();
+    if (!model.state_json.empty()) {
+      const RunState state = ParseRunState(model.state_json, source + "/state.json");
+      const std::string learnt = LearntNote(setup.selection(), state.sketch);
+      if (!learnt.empty()) Warn("validation: {}", learnt);
     }
-    if (!content.ema.empty()) Info("its averaged weights are taken");
-    tensors = std::move(content.ema.empty() ? content.model : content.ema);
-    const std::string name =
-        ParseModelConfig(content.config_json, source + "/config.json").model.name;
+    tensors = std::move(model.weights);
+    const std::string& name = model.config.model.name;
     if (name != setup.config.model.name) {
       source += fmt::format(", a {} where --model is {},", name, setup.config.model.name);
     }

@@ -45,8 +45,7 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
     Fail("{}/state.json: step {} is beyond the run's {}", resume->checkpoint.string(), state_.step,
          setup_.total_steps);
   }
-  const bool finished = resume && state_.step == setup_.total_steps && !state_.owed;
-  if (finished && state_.best && state_.best->metric != setup_.options.best_metric) {
+  if (resume && NothingLeft() && state_.best && state_.best->metric != setup_.options.best_metric) {
     FailUsage("--best-metric: the run is finished, and its best step is known: leave it out");
   }
   if (state_.best && state_.best->metric != setup_.options.best_metric) {
@@ -161,7 +160,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
     trainer_->Load(StrictLoad(setup_.graph, std::move(resume->content.model), "model.safetensors"));
     trainer_->Resume(state_.step, resume->content.optimizer, resume->content.ema);
     RecordBest();
-    const bool finished = state_.step == setup_.total_steps && !state_.owed;
+    const bool finished = NothingLeft();
     Info("{} {} (step {} of {}){}", finished ? "finished already:" : "resuming from",
          resume->checkpoint.string(), state_.step, setup_.total_steps,
          finished ? ": nothing is left to train" : "");

@@ -56,6 +56,8 @@ class TrainRun {
   // The file that eval and predict take of this run folder: the best checkpoint's, else the
   // newest's.
   std::filesystem::path UsedWeights() const;
+  // The checkpoint that the run was taken up from is of its end.
+  bool NothingLeft() const { return state_.step == setup_.total_steps && !state_.owed; }
 
   TrainSetup setup_;
   RunState state_;
@@ -69,6 +71,7 @@ class TrainRun {
   uint64_t evaluated_ = 0, saved_ = 0;  // steps
   bool improved_ = false;               // by the newest evaluation
   std::optional<LossResult> test_;
+  std::filesystem::path used_;  // UsedWeights(), at the end of a run that has saved something
   bool save_failed_ = false, report_failed_ = false;
   Clock::time_point started_, last_save_, last_eval_time_;
   double seconds_before_ = 0;

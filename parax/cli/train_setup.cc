@@ -232,7 +232,7 @@ void OpenData(TrainSetup& setup) {
 
 }  // namespace
 
-TrainSetup ResolveTraining(const Options& options) {
+TrainSetup ResolveTraining(const Options& options, bool resumes) {
   TrainSetup setup;
   CheckUtf8("data folder", options.data);
   CheckUtf8("output folder", options.out.string());
@@ -246,12 +246,19 @@ TrainSetup ResolveTraining(const Options& options) {
         options.batch.value_or(DefaultBatch(setup.dataset.train.size(), INT32_MAX / kDefaultShare));
     most = static_cast<int>(std::max<int64_t>(1, batch / (options.batch ? 1 : kLeastShare)));
   }
-  setup.machine = PlanMachine(
-      options, most,
-      options.batch ? "the batch has one image for each"
-                    : fmt::format("so few images ask for small batches, and more instances would "
-                                  "have less than {} images a step each for batch norm",
-                                  kLeastShare));
+  const std::string why = options.batch
+                              ? "the batch has one image for each"
+                              : fmt::format(
+                                    "so few images ask for small batches, and more instances would "
+                                    "have less than {} images a step each for batch norm",
+                                    kLeastShare);
+  try {
+    setup.machine = PlanMachine(options, most, why);
+  } catch (const UsageError& error) {
+    if (!resumes) throw;
+    FailUsage("--resume: {}; the run's results depend on its instances: give it its cores again",
+              error.what());
+  }
   const int64_t leaves = static_cast<int64_t>(setup.machine.plan.seats.size());
   setup.options.instances = static_cast<int>(leaves);
   ResolveModel(setup);

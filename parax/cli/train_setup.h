@@ -34,7 +34,8 @@ struct TrainSetup {
 OptimizerKind ParseOptimizer(const std::string& name);
 
 // Throws UsageError or Error: one line saying what is wrong and what would be right.
-TrainSetup ResolveTraining(const Options& options);
+// `resumes`: the options are those of a run that goes on.
+TrainSetup ResolveTraining(const Options& options, bool resumes = false);
 
 // Fills in `transform`. Throws UsageError for values that do not fit the image size.
 void ResolveTransform(TrainSetup& setup);

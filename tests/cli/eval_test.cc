@@ -16,28 +16,18 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::Holds;
 using testing::kRed;
 using testing::MakeData;
 using testing::ProgramResult;
 using testing::RunProgram;
 using testing::TemporaryFolder;
 using testing::TrainCommand;
-
-bool Holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-void TrainRun(const TemporaryFolder& folder) {
-  MakeData(folder.path() / "data");
-  const ProgramResult result = RunProgram(
-      folder.path(), TrainCommand({"--epochs", "16", "--eval-every", "4ep", "--save-every", "4ep",
-                                   "--lr", "0.05", "--resize", "16", "--out", "run", "--quiet"}));
-  ASSERT_EQ(result.status, 0) << result.err;
-}
+using testing::TrainRun;
 
 TEST(Eval, MeasuresARunOrACheckpoint) {
   const TemporaryFolder folder;
-  TrainRun(folder);
+  TrainRun(folder.path());
   const auto eval = [&](const std::string& model, const std::string& split) {
     const ProgramResult result = RunProgram(
         folder.path(), {"eval", "--model", model, "--data", "data", "--split", split, "--json"});

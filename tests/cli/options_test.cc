@@ -8,12 +8,13 @@
 #include "parax/base/file.h"
 #include "parax/cli/commands.h"
 #include "parax/cli/flags_internal.h"
-#include "tests/engine/test_files.h"
+#include "tests/cli/program.h"
 
 namespace parax {
 namespace {
 
 using testing::ErrorOf;
+using testing::Holds;
 
 Options Parse(std::vector<std::string> words) {
   std::vector<const char*> argv = {"parax"};
@@ -35,10 +36,6 @@ std::string Refused(std::vector<std::string> words) {
       ADD_FAILURE() << "not a usage error: " << error.what();
     }
   });
-}
-
-bool Holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(CommandLine, TakesAliases) {

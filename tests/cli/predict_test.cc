@@ -15,28 +15,18 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::Holds;
 using testing::kRed;
 using testing::MakeData;
 using testing::ProgramResult;
 using testing::RunProgram;
 using testing::TemporaryFolder;
 using testing::TrainCommand;
-
-bool Holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-void TrainRun(const TemporaryFolder& folder) {
-  MakeData(folder.path() / "data");
-  const ProgramResult result = RunProgram(
-      folder.path(), TrainCommand({"--epochs", "16", "--eval-every", "4ep", "--save-every", "4ep",
-                                   "--lr", "0.05", "--resize", "16", "--out", "run", "--quiet"}));
-  ASSERT_EQ(result.status, 0) << result.err;
-}
+using testing::TrainRun;
 
 TEST(Predict, WorksFromTheRunFolderAlone) {
   const TemporaryFolder folder;
-  TrainRun(folder);
+  TrainRun(folder.path());
   const fs::path moved = folder.path() / "far/away";
   fs::create_directories(moved);
   fs::rename(folder.path() / "run", moved / "run");
@@ -120,7 +110,7 @@ TEST(Predict, WorksFromTheRunFolderAlone) {
 // An image that needs no resizing, given as a file and as the array that it becomes.
 TEST(Predict, TakesArrays) {
   const TemporaryFolder folder;
-  TrainRun(folder);
+  TrainRun(folder.path());
   const json config = json::parse(ReadFile(folder.path() / "run/checkpoints/step-48/config.json"));
   constexpr int64_t kSize = 16, kPixels = kSize * kSize, kImages = 3;
   std::vector<float> values;

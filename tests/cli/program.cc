@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -110,6 +111,18 @@ std::vector<std::string> TrainCommand(const std::vector<std::string>& more) {
       "--layout", "nhwc",   "--instances", "1",       "--image-size", "16"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
+}
+
+void TrainRun(const fs::path& folder) {
+  MakeData(folder / "data");
+  const ProgramResult result = RunProgram(
+      folder, TrainCommand({"--epochs", "16", "--eval-every", "4ep", "--save-every", "4ep", "--lr",
+                            "0.05", "--resize", "16", "--out", "run", "--quiet"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+}
+
+bool Holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 }  // namespace parax::testing

@@ -50,4 +50,9 @@ void MakeData(const std::filesystem::path& folder);
 
 // A short training of those pictures, with `more` flags behind it.
 std::vector<std::string> TrainCommand(const std::vector<std::string>& more);
+// Makes `folder`/data, and trains `folder`/run until the classes are told apart.
+void TrainRun(const std::filesystem::path& folder);
+
+bool Holds(const std::string& text, const std::string& part);
+
 }  // namespace parax::testing

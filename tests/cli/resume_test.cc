@@ -13,15 +13,12 @@ namespace parax {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Holds;
 using testing::MakeData;
 using testing::ProgramResult;
 using testing::RunProgram;
 using testing::TemporaryFolder;
 using testing::TrainCommand;
-
-bool Holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Everything that is the same each time: steps and losses, not times.
 std::string StepsAndLosses(const fs::path& run) {

@@ -12,16 +12,13 @@ namespace parax {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Holds;
 using testing::MakeData;
 using testing::Program;
 using testing::ProgramResult;
 using testing::RunProgram;
 using testing::TemporaryFolder;
 using testing::TrainCommand;
-
-bool Holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 ProgramResult SignalWhen(const fs::path& folder, const std::vector<std::string>& command,
                          const std::string& printed, int signal, const std::string& input = "") {

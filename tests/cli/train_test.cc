@@ -14,16 +14,13 @@ namespace parax {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Holds;
 using testing::MakeData;
 using testing::Program;
 using testing::ProgramResult;
 using testing::RunProgram;
 using testing::TemporaryFolder;
 using testing::TrainCommand;
-
-bool Holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string Weights(const fs::path& run, int step) {
   return ReadFile(run / "checkpoints" / ("step-" + std::to_string(step)) / "model.safetensors");
