@@ -25,15 +25,11 @@ int RunPlan(const Options& options) {
   train.epochs = 1;
   const TrainSetup setup = ResolveTraining(train);
   const MemoryEstimate memory = EstimateMemory(setup);
-  PlanOptions plan_options;
-  plan_options.batch = micro;
-  plan_options.blocked = setup.trainer.blocked;
-  plan_options.winograd = setup.trainer.winograd;
-  plan_options.threads = options.cores_per_instance;
-  plan_options.loss = setup.trainer.loss;
   Plan plan;
   Workers worker({setup.trainer.seats[0]});
-  worker.Run([&](int) { plan = Plan::Build(setup.graph, plan_options); });
+  worker.Run([&](int) {
+    plan = Plan::Build(setup.graph, PlanOptionsFor(setup.trainer, Mode::kTraining, micro));
+  });
 
   const size_t limit = machine.topology.memory_limit_bytes;
   if (options.json) {

@@ -33,26 +33,22 @@ size_t StateCount(const OptimizerOptions& optimizer) { return StateNames(optimiz
 MemoryEstimate EstimateMemory(const TrainSetup& setup) {
   // The plans themselves tell. They are made on a seat, as the trainer makes them: scratch memory
   // depends on the number of threads, and kernels made here are found again in oneDNN's cache.
-  PlanOptions options;
-  options.blocked = setup.trainer.blocked;
-  options.winograd = setup.trainer.winograd;
-  options.threads = static_cast<int>(setup.trainer.seats[0].pus.size());
-  options.loss = setup.trainer.loss;
-  options.batch = MicroBatchSizes(setup.trainer.train).front();
   const size_t before = ResidentBytes();
   Plan plan;
   size_t arena = 0;
   Workers seat({setup.trainer.seats[0]});
-  seat.Run([&](int) { plan = Plan::Build(setup.graph, options); });
+  seat.Run([&](int) {
+    plan = Plan::Build(setup.graph, PlanOptionsFor(setup.trainer, Mode::kTraining,
+                                                   MicroBatchSizes(setup.trainer.train).front()));
+  });
   arena = plan.arena_bytes;
-  options.mode = Mode::kEvaluation;
-  options.loss = LossOptions{setup.trainer.loss.classes, 0, {}, false};
   const std::set<int64_t> eval_sizes(setup.trainer.eval_sizes.begin(),
                                      setup.trainer.eval_sizes.end());
   for (const int64_t size : eval_sizes) {
-    options.batch = size;
     seat.Run([&](int) {
-      arena = std::max(arena, Plan::Build(setup.graph, options, &plan).arena_bytes);
+      const Plan evaluation =
+          Plan::Build(setup.graph, PlanOptionsFor(setup.trainer, Mode::kEvaluation, size), &plan);
+      arena = std::max(arena, evaluation.arena_bytes);
     });
   }
 

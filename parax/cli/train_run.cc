@@ -124,9 +124,14 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   const std::string wanted_hash =
       setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();
   if (!wanted_hash.empty()) {
-    const bool checked = std::exchange(setup_.trainer.blocked, setup_.trainer.plan.blocked);
-    setup_.trainer.winograd = setup_.trainer.plan.winograd;
-    if (setup_.trainer.blocked != checked) CheckMemory();
+    // The layouts decide how much memory it takes; kernels of another network are refused below.
+    PlanRecord plan = std::exchange(setup_.trainer.plan, {});
+    const bool checked =
+        std::exchange(setup_.trainer.blocked, plan.blocked) == plan.blocked && plan.layers.empty();
+    setup_.trainer.layouts = plan.layers;
+    setup_.trainer.winograd = plan.winograd;
+    if (!checked) CheckMemory();
+    setup_.trainer.plan = std::move(plan);
     if (setup_.trainer.plan.machine != MachineKey()) {
       Warn(
           "the plan was made on another machine ({}; this one: {}): results will not be the same "

@@ -1,5 +1,7 @@
 #include "parax/engine/graph.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <set>
 
@@ -60,6 +62,11 @@ void Graph::Freeze(const std::vector<std::string>& prefixes) {
     }
     for (Node& node : nodes_) node.frozen |= matches(node);
   }
+}
+
+std::string Graph::label(int node) const {
+  const Node& n = nodes_[static_cast<size_t>(node)];
+  return n.name.empty() ? fmt::format("{}#{}", n.layer->kind(), node) : n.name;
 }
 
 }  // namespace parax

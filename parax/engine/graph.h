@@ -34,6 +34,7 @@ class Graph {
   void Freeze(const std::vector<std::string>& prefixes);
 
   const std::vector<Node>& nodes() const { return nodes_; }
+  std::string label(int node) const;  // its name, or "relu#7" where it has none
   const Dims& dims(int value) const { return dims_[static_cast<size_t>(value)]; }  // with N = 1
   int values() const { return static_cast<int>(dims_.size()); }
   int logits() const { return logits_; }

@@ -86,7 +86,8 @@ CompileRequest PlanBuilder::Request(const std::vector<int>& inputs, const std::s
     request.inputs.push_back(tensors_[static_cast<size_t>(t)].layout);
     request.need_input_grad.push_back(tensors_[static_cast<size_t>(t)].needs_grad);
   }
-  request.blocked = plan_.options.blocked;
+  const auto layout = plan_.options.layouts.find(label);
+  request.blocked = layout == plan_.options.layouts.end() ? plan_.options.blocked : layout->second;
   request.winograd = plan_.options.winograd;
   request.threads = plan_.options.threads;
   if (const auto it = plan_.options.implementations.find(label);
@@ -115,15 +116,11 @@ int PlanBuilder::ParamCount(int node) const {
   return static_cast<int>(end) - first_param_[n];
 }
 
-std::string PlanBuilder::Label(const Graph::Node& node, int index) {
-  return node.name.empty() ? fmt::format("{}#{}", node.layer->kind(), index) : node.name;
-}
-
 void PlanBuilder::CompileNode(int index) {
   const Graph::Node& node = graph_.nodes()[static_cast<size_t>(index)];
   Step step;
   step.node = index;
-  step.label = Label(node, index);
+  step.label = graph_.label(index);
   step.first_param = first_param_[static_cast<size_t>(index)];
   step.first_state = first_state_[static_cast<size_t>(index)];
   bool needs_grad = training() && ParamCount(index) > 0 && !node.frozen;

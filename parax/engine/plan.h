@@ -77,10 +77,14 @@ struct PlanMoment {
 // then backward. With the layouts they fix everything that affects results.
 using Implementations = std::map<std::string, std::vector<std::string>>;
 
+// By layer, likewise: whether it lets oneDNN choose blocked layouts or works channels last.
+using LayerLayouts = std::map<std::string, bool>;
+
 struct PlanOptions {
   Mode mode = Mode::kTraining;
-  int64_t batch = 1;  // images the plan takes through at once
-  bool blocked = false;
+  int64_t batch = 1;     // images the plan takes through at once
+  bool blocked = false;  // layers that `layouts` does not name
+  LayerLayouts layouts;
   bool winograd = true;
   int threads = 1;
   LossOptions loss;

@@ -47,8 +47,6 @@ class PlanBuilder {
   CompileRequest Request(const std::vector<int>& inputs, const std::string& label, int node);
 
   int ParamCount(int node) const;
-  static std::string Label(const Graph::Node& node, int index);
-
   void CompileNode(int index);
 
   // Where a layer wants an input arranged otherwise than its producer made it: a reorder, shared by

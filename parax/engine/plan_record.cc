@@ -47,9 +47,11 @@ Implementations PlanRecord::For(Mode mode, int64_t batch) const {
 }
 
 std::string PlanRecord::ToJson() const {
-  const nlohmann::json json = {{"format", 1},          {"machine", machine}, {"blocked", blocked},
-                               {"winograd", winograd}, {"threads", threads}, {"plans", plans},
-                               {"layouts", layouts},   {"hash", Hash()}};
+  const nlohmann::json json = {{"format", 1},          {"machine", machine},
+                               {"blocked", blocked},   {"blocked_layers", layers},
+                               {"winograd", winograd}, {"threads", threads},
+                               {"plans", plans},       {"layouts", layouts},
+                               {"hash", Hash()}};
   return json.dump(1);
 }
 
@@ -60,6 +62,7 @@ PlanRecord PlanRecord::FromJson(const std::string& text, const std::string& wher
     PlanRecord record;
     json.at("machine").get_to(record.machine);
     json.at("blocked").get_to(record.blocked);
+    record.layers = json.value("blocked_layers", LayerLayouts());
     record.winograd = json.value("winograd", true);
     json.at("threads").get_to(record.threads);
     json.at("plans").get_to(record.plans);
@@ -74,8 +77,10 @@ PlanRecord PlanRecord::FromJson(const std::string& text, const std::string& wher
 }
 
 std::string PlanRecord::Hash() const {
-  const nlohmann::json json = {
+  nlohmann::json json = {
       {"blocked", blocked}, {"threads", threads}, {"plans", plans}, {"layouts", layouts}};
+  // Records from before layers had layouts of their own keep their hash.
+  if (!layers.empty()) json["blocked_layers"] = layers;
   const std::string text = json.dump();
   Sha256 digest;
   digest.Update(std::as_bytes(std::span(text)));

@@ -10,7 +10,8 @@ namespace parax {
 // What a run resolved about its kernels: saved as plan.json in the run folder and every checkpoint.
 // A later run with the same record, seed, data and instances computes the same bits.
 struct PlanRecord {
-  bool blocked = false;
+  bool blocked = false;  // layers that `layers` does not name
+  LayerLayouts layers;
   bool winograd = true;                          // as TrainerOptions had it
   int threads = 1;                               // an instance
   std::string machine;                           // MachineKey() of where it was resolved

@@ -78,33 +78,33 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
 
 Trainer::~Trainer() = default;
 
-void Trainer::BuildPlans(const Graph& graph) {
+PlanOptions PlanOptionsFor(const TrainerOptions& options, Mode mode, int64_t batch) {
   PlanOptions plan;
-  plan.blocked = options_.blocked;
-  plan.winograd = options_.winograd;
-  plan.guards = options_.guards;
-  plan.threads = static_cast<int>(workers_.seat(0).pus.size());
-  plan.loss = options_.loss;
+  plan.mode = mode;
+  plan.batch = batch;
+  plan.blocked = options.blocked;
+  plan.layouts = options.layouts;
+  plan.winograd = options.winograd;
+  plan.guards = options.guards;
+  plan.threads = static_cast<int>(options.seats.at(0).pus.size());
+  plan.loss =
+      mode == Mode::kTraining ? options.loss : LossOptions{options.loss.classes, 0, {}, false};
+  plan.implementations = options.plan.For(mode, batch);
+  return plan;
+}
+
+void Trainer::BuildPlans(const Graph& graph) {
+  const auto build = [&](Mode mode, int64_t batch) {
+    plans_.push_back(std::make_unique<Plan>(Plan::Build(
+        graph, PlanOptionsFor(options_, mode, batch), plans_.empty() ? nullptr : plans_[0].get())));
+  };
   if (options_.training) {
-    for (const int64_t size : MicroBatchSizes(options_.train)) {
-      plan.batch = size;
-      plan.implementations = options_.plan.For(plan.mode, size);
-      plans_.push_back(std::make_unique<Plan>(
-          Plan::Build(graph, plan, plans_.empty() ? nullptr : plans_[0].get())));
-    }
+    for (const int64_t size : MicroBatchSizes(options_.train)) build(Mode::kTraining, size);
     if (plans_.empty()) FailUsage("there are no training samples");
   }
-  plan.mode = Mode::kEvaluation;
-  plan.loss = LossOptions{options_.loss.classes, 0, {}, false};
-  std::vector<int64_t> sizes = options_.eval_sizes;
-  std::sort(sizes.begin(), sizes.end(), std::greater<>());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  for (const int64_t size : sizes) {
-    plan.batch = size;
-    plan.implementations = options_.plan.For(plan.mode, size);
-    plans_.push_back(std::make_unique<Plan>(
-        Plan::Build(graph, plan, plans_.empty() ? nullptr : plans_[0].get())));
-  }
+  const std::set<int64_t, std::greater<>> sizes(options_.eval_sizes.begin(),
+                                                options_.eval_sizes.end());
+  for (const int64_t size : sizes) build(Mode::kEvaluation, size);
 }
 
 void Trainer::Load(const TensorMap& tensors) { store_->Load(tensors); }
@@ -121,6 +121,7 @@ void Trainer::Resume(uint64_t iteration, const TensorMap& optimizer, const Tenso
 PlanRecord Trainer::Record() const {
   PlanRecord record;
   record.blocked = options_.blocked;
+  record.layers = options_.layouts;
   record.winograd = options_.winograd;
   record.threads = static_cast<int>(options_.seats[0].pus.size());
   record.machine = MachineKey();

@@ -30,7 +30,8 @@ struct TrainerOptions {
   double clip_norm = 0;
   double ema_decay = 0;
   int reduce_group = 4;
-  bool blocked = false;
+  bool blocked = false;  // layers that `layouts` does not name
+  LayerLayouts layouts;
   bool winograd = true;  // prefer Winograd convolutions where they pay
   bool guards = false;   // canaries and dead-buffer filling in the arena (debugging)
   PlanRecord plan;       // of an earlier run: kernels are chosen as there
@@ -38,6 +39,9 @@ struct TrainerOptions {
   std::function<double(uint64_t iteration)> learning_rate;  // pure, does not allocate
   OpHook* hook = nullptr;
 };
+
+// How a trainer with these options builds its plan for `batch` images.
+PlanOptions PlanOptionsFor(const TrainerOptions& options, Mode mode, int64_t batch);
 
 // One finished iteration.
 struct StepReport {

@@ -48,11 +48,23 @@ double RelativeError(const std::vector<float>& found, const std::vector<float>& 
   return std::sqrt(difference / size);
 }
 
-// Layouts and Winograd are choices of the plan: every test runs with all four.
-class GoldenTest : public testing::TestWithParam<std::tuple<bool, bool>> {
+// Layouts and Winograd are choices of the plan: every test runs with all of them. Mixed: every
+// second layer is blocked, so that neighbours differ nearly everywhere.
+enum class Layouts { kChannelsLast, kBlocked, kMixed };
+constexpr const char* kLayoutNames[] = {"ChannelsLast", "Blocked", "Mixed"};
+
+class GoldenTest : public testing::TestWithParam<std::tuple<Layouts, bool>> {
  protected:
-  static void UseKernels(TrainerOptions& options) {
-    std::tie(options.blocked, options.winograd) = GetParam();
+  static void UseKernels(const Graph& graph, TrainerOptions& options) {
+    const Layouts layouts = std::get<0>(GetParam());
+    options.blocked = layouts == Layouts::kBlocked;
+    options.winograd = std::get<1>(GetParam());
+    if (layouts != Layouts::kMixed) return;
+    bool blocked = true;
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      if (graph.nodes()[n].layer->kind() != "conv") continue;
+      options.layouts[graph.label(static_cast<int>(n))] = blocked = !blocked;
+    }
   }
   static bool Load(const std::string& weights, const std::string& golden, Golden& result) {
     const auto folder = DataFolder();
@@ -73,7 +85,7 @@ TEST_P(GoldenTest, CifarResNet20) {
   const auto images = ChannelsLast(input.values, 16, 3, 32, 32);
   const auto labels = Labels(g.golden.at("label"));
   TrainerOptions options = GradientOptions(1, 16, 16, 16, 10);
-  UseKernels(options);
+  UseKernels(graph, options);
   options.eval_sizes = {16};
   Trainer trainer(graph, options);
   trainer.Load(StrictLoad(graph, g.weights, "resnet20"));
@@ -114,7 +126,7 @@ TEST_P(GoldenTest, BottleneckResNet) {
   const auto labels = Labels(g.golden.at("labels"));
   TrainerOptions options = GradientOptions(1, 6, 6, 6, 10);
   options.loss.label_smoothing = 0.1;
-  UseKernels(options);
+  UseKernels(graph, options);
   options.eval_sizes = {6};
   Trainer trainer(graph, options);
   trainer.Load(StrictLoad(graph, g.weights, "resnet_bottleneck"));
@@ -151,7 +163,7 @@ TEST_P(GoldenTest, InstancesAgreeWithFrozenNorm) {
   TensorMap one;
   for (const auto& [instances, micro] : {std::pair{1, 16}, {1, 5}, {2, 8}, {2, 3}, {3, 8}}) {
     TrainerOptions options = GradientOptions(instances, 16, 16, micro, 10);
-    UseKernels(options);
+    UseKernels(graph, options);
     Trainer trainer(graph, options);
     trainer.Load(StrictLoad(graph, g.weights, "resnet20"));
     FixedSource source(options.train, 3 * 32 * 32, images, labels);
@@ -165,12 +177,14 @@ TEST_P(GoldenTest, InstancesAgreeWithFrozenNorm) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, GoldenTest, testing::Combine(testing::Bool(), testing::Bool()),
-                         [](const auto& test) {
-                           return std::string(std::get<0>(test.param) ? "Blocked"
-                                                                      : "ChannelsLast") +
-                                  (std::get<1>(test.param) ? "Winograd" : "Direct");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, GoldenTest,
+    testing::Combine(testing::Values(Layouts::kChannelsLast, Layouts::kBlocked, Layouts::kMixed),
+                     testing::Bool()),
+    [](const auto& test) {
+      return std::string(kLayoutNames[static_cast<size_t>(std::get<0>(test.param))]) +
+             (std::get<1>(test.param) ? "Winograd" : "Direct");
+    });
 
 }  // namespace
 }  // namespace parax::test
