@@ -52,6 +52,7 @@ void Range(const char* flag, const std::vector<double>& v, double most) {
 void CheckTexts(const Options& o) {
   OneOf("precision", o.precision, {"fp32"});
   OneOf("layout", o.layout, {"auto", "nhwc", "blocked"});
+  OneOf("tune", o.tune, {"auto", "off"});
   OneOf("update-policy", o.update_policy, {"commit", "eager"});
   OneOf("best-metric", o.best_metric, {"accuracy", "loss"});
   OneOf("crop", o.crop, {"auto", "random-resized", "pad", "none"});
@@ -173,7 +174,8 @@ std::vector<std::string> WithoutEffect(const Options& o) {
 }
 
 void CheckValues(const Options& options) {
-  const bool builds = options.command == "train" || options.command == "plan";
+  const bool builds =
+      options.command == "train" || options.command == "plan" || options.command == "tune";
   if (builds && !options.model.empty()) (void)Resolved(ModelSpec{.name = options.model});
   CheckTexts(options);
   CheckNumbers(options);

@@ -7,6 +7,7 @@ int RunCommand(const Options& options) {
   if (options.command == "eval") return RunEval(options);
   if (options.command == "predict") return RunPredict(options);
   if (options.command == "plan") return RunPlan(options);
+  if (options.command == "tune") return RunTune(options);
   return RunTopo(options);
 }
 

@@ -124,9 +124,9 @@ std::vector<Flag> MakeFlags() {
   const char* augment = "Loss and augmentation";
   const char* output = "Output";
   const unsigned runs = kTrain | kEval | kPredict;
-  const unsigned all = runs | kPlan | kTopo;
+  const unsigned all = runs | kPlan | kTopo | kTune;
   std::vector<Flag> flags = {
-      For("model,m", &O::model, kTrain | kPlan, basics, "NAME",
+      For("model,m", &O::model, kTrain | kPlan | kTune, basics, "NAME",
           fmt::format("network: {}, or resnet:bottleneck:BLOCKS", fmt::join(ModelNames(), " "))),
       For("model,m", &O::model, kEval | kPredict, basics, "PATH",
           "run folder (its best checkpoint, else its newest) or checkpoint"),
@@ -145,7 +145,7 @@ std::vector<Flag> MakeFlags() {
           "keep the weights whose names start so as they are, such as --freeze conv1 layer1"),
       For("freeze-norm", &O::freeze_norm, kTrain, basics, "",
           "batch norms use their running statistics and keep them"),
-      For("classes", &O::classes, kTrain | kPlan, basics, "N",
+      For("classes", &O::classes, kTrain | kPlan | kTune, basics, "N",
           "classes of synthetic data or of a plan (default: the model's own)"),
       For("split", &O::split, kEval, basics, "NAME", "which images: val, test or train"),
 
@@ -167,21 +167,23 @@ std::vector<Flag> MakeFlags() {
           "images a step over ALL instances together: the GLOBAL batch (not per device)"),
       For("bn-group", &O::bn_group, kTrain, machine, "N",
           "images that share batch-norm statistics (default: an instance's share of the batch)"),
-      For("micro-batch", &O::micro_batch, kPlan, machine, "N",
+      For("micro-batch", &O::micro_batch, kPlan | kTune, machine, "N",
           "images an instance takes through at once"),
       For("drop-last", &O::drop_last, kTrain, machine, "",
           "leave out an epoch's incomplete last batch"),
-      For("instances", &O::instances, runs | kPlan | kTopo, machine, "N",
+      For("instances", &O::instances, runs | kPlan | kTune | kTopo, machine, "N",
           "instances to run; 0: one a physical core"),
-      For("cores-per-instance", &O::cores_per_instance, runs | kPlan | kTopo, machine, "N",
+      For("cores-per-instance", &O::cores_per_instance, runs | kPlan | kTune | kTopo, machine, "N",
           "cores (threads) of each instance"),
       For("decode-cores", &O::decode_cores, runs | kTopo, machine, "N",
           "cores set aside for decoding images; 0: decoding shares the instances' cores"),
       For("workers,j", &O::workers, runs, machine, "N", "threads that decode images; 0: chosen"),
       For("precision", &O::precision, kTrain, machine, "TYPE", "fp32"),
-      For("layout", &O::layout, kTrain | kPlan, machine, "NAME",
+      For("layout", &O::layout, kTrain | kPlan | kTune, machine, "NAME",
           "memory layout of activations: auto, nhwc or blocked"),
-      For("winograd", &O::winograd, runs | kPlan, machine, "BOOL",
+      For("tune", &O::tune, kTrain | kPlan, machine, "NAME",
+          "auto: time kernels and layouts on first use, and keep the answer; off: fixed rules"),
+      For("winograd", &O::winograd, runs | kPlan | kTune, machine, "BOOL",
           "fast 3x3 convolutions by Winograd's algorithm where they pay (default true)"),
       For("update-policy", &O::update_policy, kTrain, machine, "NAME",
           "commit: updates wait until all gradients are known to be finite; eager: they don't"),
@@ -220,7 +222,7 @@ std::vector<Flag> MakeFlags() {
       For("class-weights", &O::class_weights, kTrain, augment, "W",
           "'balanced', or a number a class with commas between"),
       For("dropout,drop", &O::dropout, kTrain, augment, "P", "before the last layer"),
-      For("image-size,img-size", &O::image_size, kTrain | kPlan, augment, "PIXELS",
+      For("image-size,img-size", &O::image_size, kTrain | kPlan | kTune, augment, "PIXELS",
           "height and width that the network sees (default: the model's own)"),
       For("resize", &O::resize, kTrain, augment, "PIXELS",
           "evaluation: the shorter side becomes this, then the centre is cropped"),
@@ -315,6 +317,8 @@ const std::vector<Command>& Commands() {
        "  parax predict --model runs/mine batch.npy --out logits.npy\n"},
       {"plan", kPlan, "Tell what training a network takes, without running it",
        "  parax plan --model resnet152 --micro-batch 8\n"},
+      {"tune", kTune, "Time kernels and layouts for a network here, and keep the best",
+       "  parax tune --model resnet50 --micro-batch 16\n"},
       {"topo", kTopo, "Show cores, memory and limits as ParaX sees them",
        "  parax topo --advice\n"}};
   return commands;

@@ -9,7 +9,14 @@
 namespace parax {
 
 // Commands a flag belongs to, as bits.
-enum CommandBit : unsigned { kTrain = 1, kEval = 2, kPredict = 4, kPlan = 8, kTopo = 16 };
+enum CommandBit : unsigned {
+  kTrain = 1,
+  kEval = 2,
+  kPredict = 4,
+  kPlan = 8,
+  kTopo = 16,
+  kTune = 32
+};
 
 // One flag, defined once: the command line, --config files and ToToml all come from it.
 struct Flag {

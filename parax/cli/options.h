@@ -21,7 +21,7 @@ struct Span {
 // by CheckValues; whoever uses a value checks it against the data set and machine. See `parax
 // <command> --help`.
 struct Options {
-  std::string command;       // train, eval, predict, plan, topo
+  std::string command;       // train, eval, predict, plan, topo, tune
   std::string command_line;  // as it was typed, for reports
 
   // what
@@ -49,6 +49,7 @@ struct Options {
   int instances = 0, cores_per_instance = 1, decode_cores = 0;
   std::string precision = "fp32";
   std::string layout = "auto";  // auto, nhwc, blocked
+  std::string tune = "auto";    // or "off"
   bool winograd = true;
   std::string update_policy = "commit";  // or "eager"
   std::filesystem::path plan;            // plan.json of an earlier run
@@ -81,7 +82,7 @@ struct Options {
   uint64_t seed = 0;
   int workers = 0;  // decoding threads; 0: chosen
   bool json = false, quiet = false, verbose = false, advice = false, parse_only = false;
-  std::optional<int64_t> micro_batch;  // plan
+  std::optional<int64_t> micro_batch;  // plan, tune
   std::string split = "val";           // eval
   int top = 5;                         // predict
   std::string format = "csv";          // predict: csv or json

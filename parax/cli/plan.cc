@@ -13,17 +13,13 @@
 namespace parax {
 
 int RunPlan(const Options& options) {
-  if (options.model.empty()) FailUsage("--model is missing, such as --model resnet50");
-  const int64_t micro = options.micro_batch.value_or(16);
-  // The same road as training takes, up to where it would allocate.
-  Options train = options;
-  train.data = "synthetic";
-  train.bn_group = micro;
-  const Machine machine = PlanMachine(options);
-  train.instances = static_cast<int>(machine.plan.seats.size());
-  train.batch = micro * train.instances;
-  train.epochs = 1;
-  const TrainSetup setup = ResolveTraining(train);
+  TrainSetup setup = ResolveSynthetic(options);
+  const int64_t micro = *setup.options.bn_group;
+  const Machine& machine = setup.machine;
+  const std::optional<TunedPlan> tuned =
+      options.tune == "off" ? std::nullopt
+                            : FindTuned(setup.graph, setup.trainer, TuningFor(options));
+  if (tuned) UseTuned(*tuned, setup.trainer);
   const MemoryEstimate memory = EstimateMemory(setup);
   Plan plan;
   Workers worker({setup.trainer.seats[0]});
@@ -42,7 +38,8 @@ int RunPlan(const Options& options) {
     }
     const nlohmann::ordered_json json = {{"model", setup.config.model.name},
                                          {"micro_batch", micro},
-                                         {"instances", train.instances},
+                                         {"instances", setup.options.instances},
+                                         {"tuned", tuned ? tuned->kind : ""},
                                          {"flops", plan.flops()},
                                          {"arena_bytes", plan.arena_bytes},
                                          {"memory",
@@ -60,13 +57,16 @@ int RunPlan(const Options& options) {
     return 0;
   }
   fmt::print("{}: {}, micro-batch {} ({} images a step)\n", setup.config.model.name,
-             MachineLine(machine), micro, *train.batch);
+             MachineLine(machine), micro, *setup.options.batch);
+  fmt::print("kernels and layouts: {}\n",
+             tuned ? fmt::format("as tuning found them here ({})", tuned->kind)
+                   : "by fixed rules (not tuned here yet: parax tune)");
   fmt::print("{}", Describe(plan, options.verbose));
   const auto line = [](const char* name, size_t bytes) {
     fmt::print("  {:<42} {:>9}\n", name, HumanBytes(static_cast<double>(bytes)));
   };
-  fmt::print("memory of a training run with {} instance{}\n", train.instances,
-             train.instances == 1 ? "" : "s");
+  fmt::print("memory of a training run with {} instance{}\n", setup.options.instances,
+             setup.options.instances == 1 ? "" : "s");
   line("parameters and their packed forms", memory.parameters);
   line("optimizer states", memory.optimizer);
   line("gradients", memory.gradients);

@@ -13,7 +13,6 @@
 #include "parax/base/text.h"
 #include "parax/cli/signals.h"
 #include "parax/cli/train_report.h"
-#include "parax/engine/layout_choice.h"
 #include "parax/engine/weights.h"
 
 namespace parax {
@@ -92,19 +91,34 @@ void TrainRun::CheckMemory() {
       *setup_.options.bn_group);
 }
 
-// Channels last is known to fit.
-void TrainRun::ChooseLayout() {
-  const MemoryEstimate channels_last = std::exchange(memory_, {});
-  setup_.trainer.blocked = true;
-  memory_ = EstimateMemory(setup_);
-  if (memory_.total() > setup_.machine.topology.memory_limit_bytes) {
-    Info("layout not timed: blocked activations would need {}",
-         HumanBytes(static_cast<double>(memory_.total())));
-  } else if (BlockedIsFaster(setup_.graph, setup_.trainer, LayoutCachePath())) {
-    return;
+// The fixed rules are known to fit.
+void TrainRun::ChoosePlan() {
+  const size_t limit = setup_.machine.topology.memory_limit_bytes;
+  TrainerOptions fixed = setup_.trainer;
+  const MemoryEstimate memory = memory_;
+  TuneOptions tune = TuningFor(setup_.options);
+  if (tune.nhwc && tune.blocked) {
+    setup_.trainer.blocked = true;
+    memory_ = EstimateMemory(setup_);
+    if (memory_.total() > limit) {
+      tune.blocked = false;
+      Info("blocked layouts are left out: they would need {}",
+           HumanBytes(static_cast<double>(memory_.total())));
+    }
   }
-  setup_.trainer.blocked = false;
-  memory_ = channels_last;
+  std::optional<TunedPlan> plan = FindTuned(setup_.graph, fixed, tune);
+  if (!plan) {
+    Info("timing kernels and layouts, once for this network, micro-batch and machine ...");
+    plan = Tune(setup_.graph, fixed, tune).plan;
+  }
+  setup_.trainer = fixed;
+  UseTuned(*plan, setup_.trainer);
+  memory_ = EstimateMemory(setup_);
+  if (memory_.total() <= limit) return;
+  Info("the tuned plan is not taken: it would need {}",
+       HumanBytes(static_cast<double>(memory_.total())));
+  setup_.trainer = std::move(fixed);
+  memory_ = memory;
 }
 
 void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
@@ -112,8 +126,9 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   if (resume) setup_.trainer.plan = PlanRecord::FromJson(resume->content.plan_json, "plan.json");
   if (!o.plan.empty() && (!resume || o.given.contains("plan"))) {
     setup_.trainer.plan = PlanRecord::FromJson(ReadFile(o.plan, kMostPlanBytes), o.plan.string());
-    if (o.layout != "auto" && (o.layout == "blocked") != setup_.trainer.plan.blocked) {
-      FailUsage("--layout {} contradicts --plan {}, which is of the other layout: leave one out",
+    if (o.layout != "auto" && ((o.layout == "blocked") != setup_.trainer.plan.blocked ||
+                               !setup_.trainer.plan.layers.empty())) {
+      FailUsage("--layout {} contradicts --plan {}, which has other layouts: leave one out",
                 o.layout, o.plan.string());
     }
     if (o.given.contains("winograd") && o.winograd != setup_.trainer.plan.winograd) {
@@ -140,7 +155,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
       setup_.trainer.plan = {};
     }
   }
-  if (wanted_hash.empty() && o.layout == "auto") ChooseLayout();
+  if (wanted_hash.empty() && o.tune == "auto") ChoosePlan();
   try {
     trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
   } catch (const Error& error) {
@@ -155,7 +170,9 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   }
   if (!trainer_->threads_bound()) Warn("the system refused to bind threads to cores");
   Info("plan {}: {} layout{}, memory in {}", record.Hash(),
-       setup_.trainer.blocked ? "blocked" : "channels-last",
+       !setup_.trainer.layouts.empty() ? "mixed"
+       : setup_.trainer.blocked        ? "blocked"
+                                       : "channels-last",
        memory_.total() == announced_peak
            ? ""
            : fmt::format(" (peak {})", HumanBytes(static_cast<double>(memory_.total()))),

@@ -24,7 +24,7 @@ class TrainRun {
     bool evaluate = false, save = false;
   };
 
-  void ChooseLayout();
+  void ChoosePlan();
   void CheckMemory();  // fills in memory_; throws Error when it is more than allowed
   void Initialise(std::optional<ResumePoint>& resume);
   uint64_t NextStop() const;

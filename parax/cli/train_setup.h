@@ -7,6 +7,7 @@
 #include "parax/cli/session.h"
 #include "parax/data/pipeline.h"
 #include "parax/engine/schedule.h"
+#include "parax/engine/tune.h"
 
 namespace parax {
 
@@ -36,6 +37,12 @@ OptimizerKind ParseOptimizer(const std::string& name);
 // Throws UsageError or Error: one line saying what is wrong and what would be right.
 // `resumes`: the options are those of a run that goes on.
 TrainSetup ResolveTraining(const Options& options, bool resumes = false);
+
+// Of synthetic data: what `parax plan` and `parax tune` are about, --micro-batch images an
+// instance.
+TrainSetup ResolveSynthetic(const Options& options);
+// What the tuner may choose for these options.
+TuneOptions TuningFor(const Options& options);
 
 // Fills in `transform`. Throws UsageError for values that do not fit the image size.
 void ResolveTransform(TrainSetup& setup);

@@ -41,6 +41,10 @@ void PlanRecord::Take(const Plan& plan) {
   layouts = digest.Finish();
 }
 
+void PlanRecord::Set(Mode mode, int64_t batch, Implementations implementations) {
+  plans[Key(mode, batch)] = std::move(implementations);
+}
+
 Implementations PlanRecord::For(Mode mode, int64_t batch) const {
   const auto it = plans.find(Key(mode, batch));
   return it == plans.end() ? Implementations() : it->second;

@@ -19,6 +19,7 @@ struct PlanRecord {
   std::string layouts;                           // digest of all layouts (SHA-256, hexadecimal)
 
   void Take(const Plan& plan);
+  void Set(Mode mode, int64_t batch, Implementations implementations);
   Implementations For(Mode mode, int64_t batch) const;  // empty when there is none
   std::string ToJson() const;
   static PlanRecord FromJson(const std::string& json, const std::string& where);  // throws Error

@@ -107,8 +107,8 @@ void MakeData(const fs::path& folder) {
 
 std::vector<std::string> TrainCommand(const std::vector<std::string>& more) {
   std::vector<std::string> command = {
-      "train",    "--data", "data",        "--model", "resnet20",     "--batch", "8",
-      "--layout", "nhwc",   "--instances", "1",       "--image-size", "16"};
+      "train", "--data", "data", "--model",     "resnet20", "--batch",      "8", "--layout",
+      "nhwc",  "--tune", "off",  "--instances", "1",        "--image-size", "16"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }

@@ -162,7 +162,8 @@ TEST(Stop, BeforeTheFirstStepLeavesNothing) {
   MakeData(folder.path() / "data");
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const ProgramResult result = SignalWhen(
-        folder.path(), TrainCommand({"--layout", "auto", "--image-size", "48", "--out", "run"}),
+        folder.path(),
+        TrainCommand({"--layout", "auto", "--tune", "auto", "--image-size", "48", "--out", "run"}),
         "1 instance on ", signal);
     EXPECT_EQ(result.status, 130) << result.err;
     EXPECT_TRUE(result.err.ends_with("\ninterrupted\n")) << result.err;

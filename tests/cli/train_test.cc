@@ -81,8 +81,8 @@ TEST(Train, FillsTheRunFolder) {
                                               "--out", "other", "--quiet"}));
   EXPECT_EQ(other.status, 2);
   EXPECT_EQ(other.err,
-            "error: --layout blocked contradicts --plan my run/plan.json, which is of the other "
-            "layout: leave one out\n");
+            "error: --layout blocked contradicts --plan my run/plan.json, which has other layouts: "
+            "leave one out\n");
   EXPECT_FALSE(fs::exists(folder.path() / "other"));
 }
 

@@ -1,0 +1,76 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "parax/base/error.h"
+#include "parax/base/log.h"
+#include "parax/cli/commands.h"
+#include "parax/cli/train_setup.h"
+
+namespace parax {
+
+TuneOptions TuningFor(const Options& options) {
+  TuneOptions tune;
+  tune.nhwc = options.layout != "blocked";
+  tune.blocked = options.layout != "nhwc";
+  tune.cache = TuneCachePath();
+  const bool shown = !options.quiet && !options.json && isatty(STDERR_FILENO) != 0;
+  if (shown) {
+    tune.progress = [](int done, int most) {
+      fmt::print(stderr, "\r\x1b[Ktuning: layer {} of about {}\r", done, most);
+      std::fflush(stderr);
+    };
+  }
+  return tune;
+}
+
+TrainSetup ResolveSynthetic(const Options& options) {
+  if (options.model.empty()) FailUsage("--model is missing, such as --model resnet50");
+  // The same road as training takes, up to where it would allocate.
+  Options train = options;
+  train.data = "synthetic";
+  train.bn_group = options.micro_batch.value_or(16);
+  train.instances = static_cast<int>(PlanMachine(options).plan.seats.size());
+  train.batch = *train.bn_group * train.instances;
+  train.epochs = 1;
+  return ResolveTraining(train);
+}
+
+int RunTune(const Options& options) {
+  const TrainSetup setup = ResolveSynthetic(options);
+  const TuneResult result = Tune(setup.graph, setup.trainer, TuningFor(options));
+  if (options.json) {
+    nlohmann::ordered_json ops = nlohmann::json::array();
+    for (const TunedOp& op : result.ops) {
+      ops.push_back({{"layer", op.layer},
+                     {"pass", op.pass},
+                     {"layout", op.layout},
+                     {"implementation", op.implementation},
+                     {"seconds", op.seconds},
+                     {"flops", op.flops},
+                     {"runner_up", op.runner_up},
+                     {"runner_up_seconds", op.runner_up_seconds}});
+    }
+    const nlohmann::ordered_json json = {
+        {"model", setup.config.model.name},     {"micro_batch", *setup.options.bn_group},
+        {"instances", setup.options.instances}, {"plan", result.plan.kind},
+        {"predicted_seconds", result.seconds},  {"ops", ops}};
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
+  fmt::print("{:<24} {:<16} {:<30} {:<30} {:>9} {:>7}  {}\n", "layer", "pass", "implementation",
+             "layout", "ms", "GF/s", "runner-up");
+  for (const TunedOp& op : result.ops) {
+    const std::string second =
+        op.runner_up.empty() ? ""
+                             : fmt::format("{} {:.3f}", op.runner_up, 1e3 * op.runner_up_seconds);
+    fmt::print("{:<24} {:<16} {:<30} {:<30} {:>9.3f} {:>7.1f}  {}\n", op.layer, op.pass,
+               op.implementation, op.layout, 1e3 * op.seconds, op.flops / op.seconds / 1e9, second);
+  }
+  fmt::print("all layers of a micro-batch: {:.1f} ms predicted; plan taken: {}\n",
+             1e3 * result.seconds, result.plan.kind);
+  return 0;
+}
+
+}  // namespace parax

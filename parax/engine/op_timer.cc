@@ -1,0 +1,122 @@
+#include "parax/engine/op_timer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "parax/base/error.h"
+
+namespace parax {
+namespace {
+
+constexpr size_t kMostEvicting = size_t{64} << 20;
+constexpr size_t kAlignment = 64;
+constexpr size_t kMostRounds = 5;
+constexpr size_t kLeastRounds = 2;      // of alternatives that are not clearly slower
+constexpr double kClearlySlower = 1.2;  // times the best
+constexpr double kEnoughSeconds = 0.1;  // of one alternative
+constexpr double kShort = 2e-3;         // first runs of shorter ones are not counted
+
+size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+size_t BytesOf(const TimedOp& op) {
+  size_t bytes = 0;
+  for (const size_t argument : op.arguments) bytes += RoundUp(argument);
+  return bytes;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+OpTimer::OpTimer(Workers& workers, std::vector<int> nodes)
+    : workers_(workers), nodes_(std::move(nodes)), arenas_(static_cast<size_t>(workers.size())) {
+  const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);  // of the whole socket
+  evicting_ = cache > 0 ? std::min(kMostEvicting, static_cast<size_t>(cache)) : kMostEvicting;
+}
+
+void OpTimer::Reserve(size_t bytes) {
+  if (arenas_[0].size() >= bytes + evicting_) return;
+  at_ = 0;
+  workers_.Run([&](int leaf) {
+    const int node = nodes_[static_cast<size_t>(workers_.seat(leaf).domain)];
+    Arena& arena = arenas_[static_cast<size_t>(leaf)];
+    arena = Arena();
+    arena = Arena(bytes + evicting_, ArenaOptions{node, false});
+  });
+}
+
+OpTimes OpTimer::Run(const TimedOp& op, bool warm) {
+  const size_t bytes = BytesOf(op);
+  Reserve(bytes);
+  if (at_ + bytes > arenas_[0].size()) at_ = 0;
+  std::vector<OpTimes> seconds(arenas_.size());
+  std::atomic<int> waiting{workers_.size()};
+  workers_.Run([&](int leaf) {
+    std::byte* address = arenas_[static_cast<size_t>(leaf)].data() + at_;
+    std::memset(address, 0, bytes);  // what other kernels left is no valid input for this one
+    std::vector<void*> arguments;
+    for (const size_t argument : op.arguments) {
+      arguments.push_back(address);
+      address += RoundUp(argument);
+    }
+    const auto bound = op.kernel->Bind(arguments);
+    // Out of the caches again, where the operands alone do not fill them.
+    std::byte* const begin = arenas_[static_cast<size_t>(leaf)].data();
+    std::byte* const end = begin + arenas_[static_cast<size_t>(leaf)].size();
+    const size_t others = bytes >= evicting_ ? 0 : evicting_ - bytes;
+    const size_t behind = std::min(others, static_cast<size_t>(end - address));
+    std::memset(address, 0, behind);
+    std::memset(begin, 0, std::min(others - behind, at_));
+    --waiting;
+    while (waiting.load() > 0) std::this_thread::yield();
+    const std::vector<int64_t> samples(size_t{1} << 16);
+    const RunContext context{0, 1, samples.data()};
+    for (double* const result :
+         {&seconds[static_cast<size_t>(leaf)].cold, &seconds[static_cast<size_t>(leaf)].warm}) {
+      const Clock::time_point start = Clock::now();
+      const Outcome outcome = bound->Run(context);
+      *result = std::chrono::duration<double>(Clock::now() - start).count();
+      if (outcome != Outcome::kOk)
+        Fail("{} failed while it was timed", op.kernel->implementation());
+      if (!warm) break;
+    }
+  });
+  at_ += bytes;
+  OpTimes mean;
+  for (const OpTimes& one : seconds) {
+    mean.cold += one.cold / static_cast<double>(seconds.size());
+    mean.warm += one.warm / static_cast<double>(seconds.size());
+  }
+  return mean;
+}
+
+std::vector<OpTimes> OpTimer::Race(const std::vector<TimedOp>& ops) {
+  std::vector<std::vector<double>> cold(ops.size());
+  std::vector<OpTimes> times(ops.size());
+  double best = 0;
+  for (size_t round = 0; round < kMostRounds; ++round) {
+    for (size_t i = 0; i < ops.size(); ++i) {
+      double spent = 0;
+      for (const double one : cold[i]) spent += one;
+      if (round > 0 && times[i].cold > kClearlySlower * best) continue;
+      if (round >= kLeastRounds && spent > kEnoughSeconds) continue;
+      OpTimes one = Run(ops[i], round == 0);
+      if (round == 0) times[i].warm = one.warm;
+      if (round == 0 && one.cold < kShort) one = Run(ops[i], false);
+      cold[i].push_back(one.cold);
+      times[i].cold = Median(cold[i]);
+    }
+    best = std::min_element(times.begin(), times.end(), [](const OpTimes& a, const OpTimes& b) {
+             return a.cold < b.cold;
+           })->cold;
+  }
+  return times;
+}
+
+}  // namespace parax

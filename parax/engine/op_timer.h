@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parax/engine/workers.h"
+#include "parax/layers/kernel.h"
+#include "parax/numa/arena.h"
+
+namespace parax {
+
+struct TimedOp {
+  std::shared_ptr<const Kernel> kernel;
+  std::vector<size_t> arguments;  // bytes, in the order in which the kernel is bound
+};
+
+// Seconds a run, the median: with operands that come from memory, as in training, and with operands
+// still in the caches from the run before.
+struct OpTimes {
+  double cold = 0, warm = 0;
+};
+
+// Times kernels with all seats busy: each runs the same one at the same time, on its own memory.
+// All operands hold zeros, which is valid for every kernel. Setup code.
+class OpTimer {
+ public:
+  // `nodes`: OS NUMA node of each domain (-1: do not bind).
+  OpTimer(Workers& workers, std::vector<int> nodes);
+
+  // Times alternatives in turn, so that a disturbance meets them all; those that are clearly slower
+  // than the best are run only once or twice.
+  std::vector<OpTimes> Race(const std::vector<TimedOp>& ops);
+
+ private:
+  OpTimes Run(const TimedOp& op, bool warm);  // mean of all seats
+  void Reserve(size_t bytes);                 // for one op's operands
+
+  Workers& workers_;
+  std::vector<int> nodes_;
+  std::vector<Arena> arenas_;  // one a seat
+  size_t evicting_;            // bytes of other memory used before the same bytes are used again
+  size_t at_ = 0;              // where the next op's operands lie
+};
+
+}  // namespace parax

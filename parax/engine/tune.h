@@ -1,0 +1,48 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "parax/engine/trainer.h"
+#include "parax/engine/tune_cache.h"
+
+namespace parax {
+
+struct TuneOptions {
+  bool nhwc = true, blocked = true;  // layouts that may be chosen; at least one
+  std::filesystem::path cache;       // of TuneCache; "": none
+  // Called as measuring gets on: layers measured so far, of at most about `most`.
+  std::function<void(int done, int most)> progress = [](int, int) {};
+};
+
+// A line of what the search chose, for tables.
+struct TunedOp {
+  std::string layer, pass, layout;  // pass: such as "backward data"; layout: of the output
+  std::string implementation, runner_up;
+  double seconds = 0, runner_up_seconds = 0;  // a micro-batch, out of memory; 0: no other
+  double flops = 0;
+};
+
+struct TuneResult {
+  TunedPlan plan;
+  double seconds = 0;        // predicted for all layers of a micro-batch
+  std::vector<TunedOp> ops;  // of the search
+};
+
+// Finds layouts and kernels for training `graph` here: times every candidate of every distinct
+// layer with all instances running, searches the best combination (layout_search.h), and keeps it
+// only if whole steps with it are not slower than with the same layout everywhere. Results are the
+// same mathematics, but not the same bits. `options`: of the run that will use it; its layouts and
+// plan are not looked at. Throws Error when a step fails.
+TuneResult Tune(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune);
+
+// What Tune found earlier for this network, micro-batch and machine, if the cache has it.
+std::optional<TunedPlan> FindTuned(const Graph& graph, const TrainerOptions& options,
+                                   const TuneOptions& tune);
+
+// Makes a trainer with these options use the plan.
+void UseTuned(const TunedPlan& plan, TrainerOptions& options);
+
+}  // namespace parax

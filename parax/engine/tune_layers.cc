@@ -1,0 +1,270 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "parax/base/error.h"
+#include "parax/engine/plan_record.h"
+#include "parax/engine/tune_layers_internal.h"
+#include "parax/layers/reorder.h"
+
+namespace parax {
+namespace {
+
+constexpr double kHysteresis = 0.97;  // what a candidate must beat an earlier one by
+
+// Bytes behind an argument of a layer's op.
+size_t ArgumentBytes(const Layer& rule, const CompileRequest& request, const CompiledLayer& layer,
+                     const Kernel& kernel, const Argument& argument) {
+  const size_t i = static_cast<size_t>(argument.index);
+  switch (argument.role) {
+    case Role::kInput:
+    case Role::kInputGrad:
+      return layer.inputs.empty() ? request.inputs[i].bytes() : layer.inputs[i].bytes();
+    case Role::kOutput:
+    case Role::kOutputGrad:
+      return layer.output.bytes();
+    case Role::kParamForm:
+      return layer.forms[i].layout.bytes();
+    case Role::kParamGrad:
+      return layer.grads[i].bytes();
+    case Role::kState:
+      return static_cast<size_t>(Product(rule.States()[i].dims)) * sizeof(float);
+    case Role::kSaved:
+      return layer.saved[i];
+    case Role::kTemp:
+      return layer.temps[i];
+    case Role::kScratch:
+      return kernel.scratch_bytes();
+    case Role::kLabels:
+    case Role::kTargets:
+    case Role::kLoss:
+      break;
+  }
+  Fail("layer {} cannot be timed by itself", rule.kind());
+}
+
+const CompiledOp& OpOf(const CompiledLayer& layer, size_t op) {
+  return op < layer.forward.size() ? layer.forward[op] : layer.backward[op - layer.forward.size()];
+}
+
+}  // namespace
+
+std::string TuneKey(const TrainerOptions& options) {
+  return fmt::format("{};{} seats of {}", MachineKey(), options.seats.size(),
+                     options.seats.at(0).pus.size());
+}
+
+LayerTuner::LayerTuner(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune,
+                       TuneCache& cache)
+    : graph_(graph),
+      options_(options),
+      tune_(tune),
+      cache_(cache),
+      workers_(options.seats),
+      timer_(workers_, options.domain_nodes),
+      needs_grad_(static_cast<size_t>(graph.values())) {
+  for (const Graph::Node& node : graph.nodes()) {
+    bool needs = !node.frozen && !node.layer->Params().empty();
+    for (const int value : node.inputs) needs |= needs_grad_[static_cast<size_t>(value)];
+    needs_grad_[static_cast<size_t>(node.output)] = needs;
+  }
+}
+
+int LayerTuner::Number(const Layout& layout) {
+  const auto it = std::find(layouts_.begin(), layouts_.end(), layout);
+  if (it == layouts_.end()) layouts_.push_back(layout);
+  return static_cast<int>(std::find(layouts_.begin(), layouts_.end(), layout) - layouts_.begin());
+}
+
+CompileRequest LayerTuner::Request(int node, std::span<const int> made, bool blocked) const {
+  const Graph::Node& n = graph_.nodes()[static_cast<size_t>(node)];
+  CompileRequest request;
+  for (const int layout : made) request.inputs.push_back(layouts_[static_cast<size_t>(layout)]);
+  for (const int v : n.inputs) {
+    request.need_input_grad.push_back(needs_grad_[static_cast<size_t>(v)]);
+  }
+  request.need_param_grad = !n.frozen;
+  request.blocked = blocked;
+  request.winograd = options_.winograd;
+  request.threads = static_cast<int>(options_.seats[0].pus.size());
+  return request;
+}
+
+std::vector<LayerTuner::Candidate> LayerTuner::Candidates(int node, const CompileRequest& request,
+                                                          const CompiledLayer& layer, size_t op) {
+  const Layer& rule = *graph_.nodes()[static_cast<size_t>(node)].layer;
+  const auto candidate = [&](const CompiledLayer& made) {
+    const CompiledOp& its = OpOf(made, op);
+    Candidate result{its.kernel->implementation(), its, {}, {}, 0};
+    for (const Argument& argument : its.arguments) {
+      result.arguments.push_back(ArgumentBytes(rule, request, made, *its.kernel, argument));
+      if (argument.role == Role::kParamForm && result.form.empty()) {
+        result.form = made.forms[static_cast<size_t>(argument.index)].layout;
+      }
+    }
+    return result;
+  };
+  // The layer's own choice comes first: it is what others must beat.
+  std::vector<Candidate> all = {candidate(layer)};
+  for (const std::string& name : rule.Candidates(request, static_cast<int>(op))) {
+    const bool slow = name.find("ref") != std::string::npos;
+    if (name == all[0].name || slow || (!options_.winograd && name == "parax:winograd")) continue;
+    CompileRequest wanted = request;
+    wanted.implementations.resize(op + 1);
+    wanted.implementations[op] = name;
+    all.push_back(candidate(rule.Compile(wanted)));
+  }
+  return all;
+}
+
+void LayerTuner::Time(int node, const CompiledLayer& layer, std::vector<Candidate>& candidates) {
+  const Layer& rule = *graph_.nodes()[static_cast<size_t>(node)].layer;
+  std::string shapes = TuneKey(options_) + ";" + rule.kind();
+  for (const Layout& input : layer.inputs) shapes += ";" + input.ToString();
+  shapes += ";" + layer.output.ToString();
+  for (const ParamSpec& param : rule.Params()) shapes += ";" + Layout::Plain(param.dims).ToString();
+  std::vector<std::string> keys;
+  std::vector<TimedOp> timed;
+  bool known = true;
+  for (const Candidate& c : candidates) {
+    keys.push_back(fmt::format("{};{};{}", shapes, static_cast<int>(c.op.kind), c.name));
+    timed.push_back({c.op.kernel, c.arguments});
+    known = known && cache_.Times(keys.back());
+  }
+  if (!known) {  // all of them: times are compared with one another
+    const std::vector<OpTimes> times = timer_.Race(timed);
+    for (size_t i = 0; i < times.size(); ++i) cache_.SetTimes(keys[i], times[i]);
+  }
+  for (size_t i = 0; i < keys.size(); ++i) candidates[i].seconds = cache_.Times(keys[i])->cold;
+}
+
+double LayerTuner::ReorderSeconds(const Layout& from, const Layout& to) {
+  const std::string key =
+      fmt::format("{};reorder;{};{}", TuneKey(options_), from.ToString(), to.ToString());
+  if (!cache_.Times(key)) {
+    std::shared_ptr<const Kernel> kernel;
+    OnSeat([&] { kernel = MakeReorder(from, to); });
+    TimedOp op{kernel, {from.bytes(), to.bytes()}};
+    if (kernel->scratch_bytes() > 0) op.arguments.push_back(kernel->scratch_bytes());
+    cache_.SetTimes(key, timer_.Race({op})[0]);
+  }
+  return cache_.Times(key)->cold;
+}
+
+// All seats share the writing of a form: each takes its part of a copy that is made by all at once.
+double LayerTuner::FormSeconds(const Layout& form) {
+  const Layout plain = Layout::Plain({1 << 22});  // bandwidth does not depend on the form
+  return ReorderSeconds(plain, plain) * static_cast<double>(form.bytes()) /
+         static_cast<double>(plain.bytes()) / static_cast<double>(workers_.size());
+}
+
+LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
+                                        const CompiledLayer& layer) {
+  Variant variant;
+  for (const Layout& input : layer.inputs.empty() ? request.inputs : layer.inputs) {
+    variant.way.inputs.push_back(Number(input));
+  }
+  variant.way.output = Number(layer.output);
+  variant.blocked = request.blocked;
+  Layout packed;  // the form that an earlier op of the layer reads already
+  for (size_t op = 0; op < layer.forward.size() + layer.backward.size(); ++op) {
+    std::vector<Candidate> candidates;
+    OnSeat([&] { candidates = Candidates(node, request, layer, op); });
+    Time(node, layer, candidates);
+    // What the form of its own costs counts against a candidate.
+    const auto cost = [&](const Candidate& c) {
+      const bool extra = !c.form.empty() && !(c.form == packed);
+      return c.seconds + (extra ? FormSeconds(c.form) : 0);
+    };
+    size_t best = 0, second = candidates.size();
+    for (size_t i = 1; i < candidates.size(); ++i) {
+      if (cost(candidates[i]) < kHysteresis * cost(candidates[best])) best = i;
+    }
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (i == best) continue;
+      if (second == candidates.size() || cost(candidates[i]) < cost(candidates[second])) second = i;
+    }
+    const Candidate& chosen = candidates[best];
+    const bool alone = second == candidates.size();
+    variant.ops.push_back({graph_.label(node),
+                           op < layer.forward.size()                    ? "forward"
+                           : chosen.op.kind == OpKind::kBackwardWeights ? "backward weights"
+                           : chosen.op.kind == OpKind::kBackwardData    ? "backward data"
+                                                                        : "backward",
+                           layer.output.ToString(), chosen.name,
+                           alone ? "" : candidates[second].name, chosen.seconds,
+                           alone ? 0 : candidates[second].seconds, chosen.op.flops});
+    variant.way.cost += cost(chosen);
+    variant.implementations.push_back(chosen.name);
+    if (!chosen.form.empty()) packed = chosen.form;
+  }
+  return variant;
+}
+
+const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span<const int> made) {
+  const Graph::Node& n = graph_.nodes()[static_cast<size_t>(node)];
+  // Layers without a name of their own share what was measured where all else is the same; named
+  // ones share times through the cache.
+  std::string key = graph_.label(node);
+  for (const int layout : made) key += fmt::format(";{}", layout);
+  std::vector<Variant>& variants = known_[key];
+  if (!variants.empty()) return variants;
+  for (const bool blocked : {false, true}) {
+    if (blocked ? !tune_.blocked : !tune_.nhwc) continue;
+    const CompileRequest request = Request(node, made, blocked);
+    CompiledLayer layer;
+    OnSeat([&] { layer = n.layer->Compile(request); });
+    Variant variant = Measure(node, request, layer);
+    const auto same = [&](const Variant& v) {
+      return v.way.inputs == variant.way.inputs && v.way.output == variant.way.output;
+    };
+    if (std::none_of(variants.begin(), variants.end(), same)) variants.push_back(variant);
+  }
+  const int most = static_cast<int>(graph_.nodes().size() * (tune_.nhwc && tune_.blocked ? 2 : 1));
+  tune_.progress(static_cast<int>(known_.size()), most);
+  return variants;
+}
+
+TuneResult LayerTuner::Search() {
+  LayoutProblem problem;
+  Dims images = graph_.dims(0);
+  images[0] = options_.train.micro_batch;
+  problem.input_layout = Number(Layout::ChannelsLast(images));
+  for (const Graph::Node& node : graph_.nodes()) {
+    problem.nodes.push_back({node.inputs, node.output});
+  }
+  problem.ways = [&](int node, std::span<const int> made) {
+    std::vector<LayoutWay> ways;
+    for (const Variant& variant : Variants(node, made)) ways.push_back(variant.way);
+    return ways;
+  };
+  problem.reorder = [&](int value, int from, int to) {
+    const Layout& a = layouts_[static_cast<size_t>(from)];
+    const Layout& b = layouts_[static_cast<size_t>(to)];
+    return ReorderSeconds(a, b) +
+           (needs_grad_[static_cast<size_t>(value)] ? ReorderSeconds(b, a) : 0);
+  };
+  const LayoutAnswer answer = SearchLayouts(problem);
+  TuneResult result;
+  result.seconds = answer.cost;
+  result.plan.kind = "tuned";
+  result.plan.blocked = !tune_.nhwc;
+  std::vector<int> made(static_cast<size_t>(graph_.values()), problem.input_layout);
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Graph::Node& node = graph_.nodes()[n];
+    std::vector<int> inputs;
+    for (const int value : node.inputs) inputs.push_back(made[static_cast<size_t>(value)]);
+    const Variant& variant =
+        Variants(static_cast<int>(n), inputs)[static_cast<size_t>(answer.ways[n])];
+    made[static_cast<size_t>(node.output)] = variant.way.output;
+    const std::string label = graph_.label(static_cast<int>(n));
+    if (variant.blocked != result.plan.blocked) result.plan.layouts[label] = variant.blocked;
+    if (!variant.implementations.empty()) {
+      result.plan.implementations[label] = variant.implementations;
+    }
+    result.ops.insert(result.ops.end(), variant.ops.begin(), variant.ops.end());
+  }
+  return result;
+}
+
+}  // namespace parax

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parax/engine/layout_search.h"
+#include "parax/engine/op_timer.h"
+#include "parax/engine/tune.h"
+
+namespace parax {
+
+// Measures the layers of a graph in the layouts in which the search meets them.
+class LayerTuner {
+ public:
+  LayerTuner(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune,
+             TuneCache& cache);
+
+  // The best combination of all layers.
+  TuneResult Search();
+
+ private:
+  // A layer in one way, with the implementations chosen for it.
+  struct Variant {
+    LayoutWay way;
+    bool blocked = false;
+    std::vector<std::string> implementations;
+    std::vector<TunedOp> ops;
+  };
+  struct Candidate {
+    std::string name;
+    CompiledOp op;
+    std::vector<size_t> arguments;  // their bytes
+    Layout form;                    // packed weights it reads; empty: none
+    double seconds = 0;
+  };
+
+  CompileRequest Request(int node, std::span<const int> made, bool blocked) const;
+  const std::vector<Variant>& Variants(int node, std::span<const int> made);
+  Variant Measure(int node, const CompileRequest& request, const CompiledLayer& layer);
+  std::vector<Candidate> Candidates(int node, const CompileRequest& request,
+                                    const CompiledLayer& layer, size_t op);
+  void Time(int node, const CompiledLayer& layer, std::vector<Candidate>& candidates);
+  double ReorderSeconds(const Layout& from, const Layout& to);
+  double FormSeconds(const Layout& form);  // of an optimizer that writes it
+  int Number(const Layout& layout);
+  // Runs on a seat: oneDNN kernels must be made under the thread count they run with.
+  template <typename Work>
+  void OnSeat(Work work) {
+    workers_.Run([&](int leaf) {
+      if (leaf == 0) work();
+    });
+  }
+
+  const Graph& graph_;
+  const TrainerOptions& options_;
+  const TuneOptions& tune_;
+  TuneCache& cache_;
+  Workers workers_;
+  OpTimer timer_;
+  std::vector<Layout> layouts_;
+  std::vector<bool> needs_grad_;                       // by value
+  std::map<std::string, std::vector<Variant>> known_;  // by layer and layouts
+};
+
+// The machine as far as times depend on it, with seats and threads.
+std::string TuneKey(const TrainerOptions& options);
+
+}  // namespace parax
