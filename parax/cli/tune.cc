@@ -17,8 +17,8 @@ TuneOptions TuningFor(const Options& options) {
   tune.cache = TuneCachePath();
   const bool shown = !options.quiet && !options.json && isatty(STDERR_FILENO) != 0;
   if (shown) {
-    tune.progress = [](int done, int most) {
-      fmt::print(stderr, "\r\x1b[Ktuning: layer {} of about {}\r", done, most);
+    tune.progress = [](int done, int all) {
+      fmt::print(stderr, "\r\x1b[Ktuning: layer {} of {}\r", done, all);
       std::fflush(stderr);
     };
   }

@@ -13,17 +13,17 @@ namespace {
 
 constexpr size_t kMostEvicting = size_t{64} << 20;
 constexpr size_t kAlignment = 64;
-constexpr size_t kMostRounds = 5;
-constexpr size_t kLeastRounds = 2;      // of alternatives that are not clearly slower
-constexpr double kClearlySlower = 1.2;  // times the best
-constexpr double kEnoughSeconds = 0.1;  // of one alternative
-constexpr double kShort = 2e-3;         // first runs of shorter ones are not counted
+constexpr size_t kMostRounds = 4;
+constexpr size_t kLeastRounds = 2;       // of alternatives that are not clearly slower
+constexpr double kClearlySlower = 1.2;   // times the best
+constexpr double kEnoughSeconds = 0.03;  // of one alternative
+constexpr double kShort = 2e-3;          // first runs of shorter ones are not counted
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 size_t BytesOf(const TimedOp& op) {
   size_t bytes = 0;
-  for (const size_t argument : op.arguments) bytes += RoundUp(argument);
+  for (const TimedOp::Argument& argument : op.arguments) bytes += RoundUp(argument.bytes);
   return bytes;
 }
 
@@ -59,20 +59,13 @@ OpTimes OpTimer::Run(const TimedOp& op, bool warm) {
   std::atomic<int> waiting{workers_.size()};
   workers_.Run([&](int leaf) {
     std::byte* address = arenas_[static_cast<size_t>(leaf)].data() + at_;
-    std::memset(address, 0, bytes);  // what other kernels left is no valid input for this one
     std::vector<void*> arguments;
-    for (const size_t argument : op.arguments) {
+    for (const TimedOp::Argument& argument : op.arguments) {
+      if (argument.zeroed) std::memset(address, 0, argument.bytes);
       arguments.push_back(address);
-      address += RoundUp(argument);
+      address += RoundUp(argument.bytes);
     }
     const auto bound = op.kernel->Bind(arguments);
-    // Out of the caches again, where the operands alone do not fill them.
-    std::byte* const begin = arenas_[static_cast<size_t>(leaf)].data();
-    std::byte* const end = begin + arenas_[static_cast<size_t>(leaf)].size();
-    const size_t others = bytes >= evicting_ ? 0 : evicting_ - bytes;
-    const size_t behind = std::min(others, static_cast<size_t>(end - address));
-    std::memset(address, 0, behind);
-    std::memset(begin, 0, std::min(others - behind, at_));
     --waiting;
     while (waiting.load() > 0) std::this_thread::yield();
     const std::vector<int64_t> samples(size_t{1} << 16);

@@ -11,7 +11,11 @@ namespace parax {
 
 struct TimedOp {
   std::shared_ptr<const Kernel> kernel;
-  std::vector<size_t> arguments;  // bytes, in the order in which the kernel is bound
+  struct Argument {
+    size_t bytes = 0;
+    bool zeroed = false;  // any content is no valid input, as where it holds indices
+  };
+  std::vector<Argument> arguments;  // in the order in which the kernel is bound
 };
 
 // Seconds a run, the median: with operands that come from memory, as in training, and with operands
@@ -21,7 +25,7 @@ struct OpTimes {
 };
 
 // Times kernels with all seats busy: each runs the same one at the same time, on its own memory.
-// All operands hold zeros, which is valid for every kernel. Setup code.
+// Operands hold zeros or what earlier kernels made of them. Setup code.
 class OpTimer {
  public:
   // `nodes`: OS NUMA node of each domain (-1: do not bind).

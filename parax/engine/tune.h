@@ -13,8 +13,8 @@ namespace parax {
 struct TuneOptions {
   bool nhwc = true, blocked = true;  // layouts that may be chosen; at least one
   std::filesystem::path cache;       // of TuneCache; "": none
-  // Called as measuring gets on: layers measured so far, of at most about `most`.
-  std::function<void(int done, int most)> progress = [](int, int) {};
+  // Called as measuring gets on: layers done, of `all`.
+  std::function<void(int done, int all)> progress = [](int, int) {};
 };
 
 // A line of what the search chose, for tables.

@@ -90,29 +90,45 @@ CompileRequest LayerTuner::Request(int node, std::span<const int> made, bool blo
   return request;
 }
 
-std::vector<LayerTuner::Candidate> LayerTuner::Candidates(int node, const CompileRequest& request,
-                                                          const CompiledLayer& layer, size_t op) {
+std::vector<std::vector<LayerTuner::Candidate>> LayerTuner::Candidates(
+    int node, const CompileRequest& request, const CompiledLayer& layer) {
   const Layer& rule = *graph_.nodes()[static_cast<size_t>(node)].layer;
-  const auto candidate = [&](const CompiledLayer& made) {
+  const auto candidate = [&](const CompiledLayer& made, size_t op) {
     const CompiledOp& its = OpOf(made, op);
     Candidate result{its.kernel->implementation(), its, {}, {}, 0};
     for (const Argument& argument : its.arguments) {
-      result.arguments.push_back(ArgumentBytes(rule, request, made, *its.kernel, argument));
+      result.arguments.push_back({ArgumentBytes(rule, request, made, *its.kernel, argument),
+                                  argument.role == Role::kSaved});
       if (argument.role == Role::kParamForm && result.form.empty()) {
         result.form = made.forms[static_cast<size_t>(argument.index)].layout;
       }
     }
     return result;
   };
-  // The layer's own choice comes first: it is what others must beat.
-  std::vector<Candidate> all = {candidate(layer)};
-  for (const std::string& name : rule.Candidates(request, static_cast<int>(op))) {
-    const bool slow = name.find("ref") != std::string::npos;
-    if (name == all[0].name || slow || (!options_.winograd && name == "parax:winograd")) continue;
+  const size_t ops = layer.forward.size() + layer.backward.size();
+  std::vector<std::vector<Candidate>> all(ops);
+  std::vector<std::vector<std::string>> names(ops);  // others
+  size_t most = 0;
+  for (size_t op = 0; op < ops; ++op) {
+    all[op] = {candidate(layer, op)};
+    for (const std::string& name : rule.Candidates(request, static_cast<int>(op))) {
+      const bool slow = name.find("ref") != std::string::npos;
+      if (name == all[op][0].name || slow) continue;
+      if (!options_.winograd && name == "parax:winograd") continue;
+      names[op].push_back(name);
+    }
+    most = std::max(most, names[op].size());
+  }
+  for (size_t i = 0; i < most; ++i) {  // compiling is slow: one of each op at a time
     CompileRequest wanted = request;
-    wanted.implementations.resize(op + 1);
-    wanted.implementations[op] = name;
-    all.push_back(candidate(rule.Compile(wanted)));
+    wanted.implementations.resize(ops);
+    for (size_t op = 0; op < ops; ++op) {
+      if (i < names[op].size()) wanted.implementations[op] = names[op][i];
+    }
+    const CompiledLayer made = rule.Compile(wanted);
+    for (size_t op = 0; op < ops; ++op) {
+      if (i < names[op].size()) all[op].push_back(candidate(made, op));
+    }
   }
   return all;
 }
@@ -144,8 +160,8 @@ double LayerTuner::ReorderSeconds(const Layout& from, const Layout& to) {
   if (!cache_.Times(key)) {
     std::shared_ptr<const Kernel> kernel;
     OnSeat([&] { kernel = MakeReorder(from, to); });
-    TimedOp op{kernel, {from.bytes(), to.bytes()}};
-    if (kernel->scratch_bytes() > 0) op.arguments.push_back(kernel->scratch_bytes());
+    TimedOp op{kernel, {{from.bytes()}, {to.bytes()}}};
+    if (kernel->scratch_bytes() > 0) op.arguments.push_back({kernel->scratch_bytes()});
     cache_.SetTimes(key, timer_.Race({op})[0]);
   }
   return cache_.Times(key)->cold;
@@ -167,9 +183,10 @@ LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
   variant.way.output = Number(layer.output);
   variant.blocked = request.blocked;
   Layout packed;  // the form that an earlier op of the layer reads already
-  for (size_t op = 0; op < layer.forward.size() + layer.backward.size(); ++op) {
-    std::vector<Candidate> candidates;
-    OnSeat([&] { candidates = Candidates(node, request, layer, op); });
+  std::vector<std::vector<Candidate>> all;
+  OnSeat([&] { all = Candidates(node, request, layer); });
+  for (size_t op = 0; op < all.size(); ++op) {
+    std::vector<Candidate>& candidates = all[op];
     Time(node, layer, candidates);
     // What the form of its own costs counts against a candidate.
     const auto cost = [&](const Candidate& c) {
@@ -186,7 +203,7 @@ LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
     }
     const Candidate& chosen = candidates[best];
     const bool alone = second == candidates.size();
-    variant.ops.push_back({graph_.label(node),
+    variant.ops.push_back({"",
                            op < layer.forward.size()                    ? "forward"
                            : chosen.op.kind == OpKind::kBackwardWeights ? "backward weights"
                            : chosen.op.kind == OpKind::kBackwardData    ? "backward data"
@@ -203,9 +220,14 @@ LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
 
 const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span<const int> made) {
   const Graph::Node& n = graph_.nodes()[static_cast<size_t>(node)];
-  // Layers without a name of their own share what was measured where all else is the same; named
-  // ones share times through the cache.
-  std::string key = graph_.label(node);
+  // Layers alike in this have the same kernels: stride and padding follow from the sizes.
+  std::string key = fmt::format("{}{}", n.layer->kind(), n.frozen);
+  for (const int64_t d : graph_.dims(n.output)) key += fmt::format(",{}", d);
+  for (const ParamSpec& param : n.layer->Params()) {
+    for (const int64_t d : param.dims) key += fmt::format("x{}", d);
+  }
+  for (const int value : n.inputs) key += needs_grad_[static_cast<size_t>(value)] ? "g" : "-";
+  const std::string layer_key = key;
   for (const int layout : made) key += fmt::format(";{}", layout);
   std::vector<Variant>& variants = known_[key];
   if (!variants.empty()) return variants;
@@ -214,14 +236,20 @@ const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span
     const CompileRequest request = Request(node, made, blocked);
     CompiledLayer layer;
     OnSeat([&] { layer = n.layer->Compile(request); });
-    Variant variant = Measure(node, request, layer);
+    std::string works_in = layer_key;
+    for (const Layout& input : layer.inputs.empty() ? request.inputs : layer.inputs) {
+      works_in += ";" + input.ToString();
+    }
+    works_in += ";" + layer.output.ToString();
+    if (!measured_.contains(works_in)) measured_[works_in] = Measure(node, request, layer);
+    Variant variant = measured_[works_in];
+    variant.blocked = blocked;
     const auto same = [&](const Variant& v) {
       return v.way.inputs == variant.way.inputs && v.way.output == variant.way.output;
     };
     if (std::none_of(variants.begin(), variants.end(), same)) variants.push_back(variant);
   }
-  const int most = static_cast<int>(graph_.nodes().size() * (tune_.nhwc && tune_.blocked ? 2 : 1));
-  tune_.progress(static_cast<int>(known_.size()), most);
+  tune_.progress(node + 1, static_cast<int>(graph_.nodes().size()));
   return variants;
 }
 
@@ -262,7 +290,10 @@ TuneResult LayerTuner::Search() {
     if (!variant.implementations.empty()) {
       result.plan.implementations[label] = variant.implementations;
     }
-    result.ops.insert(result.ops.end(), variant.ops.begin(), variant.ops.end());
+    for (TunedOp op : variant.ops) {
+      op.layer = label;
+      result.ops.push_back(std::move(op));
+    }
   }
   return result;
 }

@@ -25,21 +25,22 @@ class LayerTuner {
     LayoutWay way;
     bool blocked = false;
     std::vector<std::string> implementations;
-    std::vector<TunedOp> ops;
+    std::vector<TunedOp> ops;  // without the layer's name
   };
   struct Candidate {
     std::string name;
     CompiledOp op;
-    std::vector<size_t> arguments;  // their bytes
-    Layout form;                    // packed weights it reads; empty: none
+    std::vector<TimedOp::Argument> arguments;
+    Layout form;  // packed weights it reads; empty: none
     double seconds = 0;
   };
 
   CompileRequest Request(int node, std::span<const int> made, bool blocked) const;
   const std::vector<Variant>& Variants(int node, std::span<const int> made);
   Variant Measure(int node, const CompileRequest& request, const CompiledLayer& layer);
-  std::vector<Candidate> Candidates(int node, const CompileRequest& request,
-                                    const CompiledLayer& layer, size_t op);
+  // Of each op; the layer's own choice first.
+  std::vector<std::vector<Candidate>> Candidates(int node, const CompileRequest& request,
+                                                 const CompiledLayer& layer);
   void Time(int node, const CompiledLayer& layer, std::vector<Candidate>& candidates);
   double ReorderSeconds(const Layout& from, const Layout& to);
   double FormSeconds(const Layout& form);  // of an optimizer that writes it
@@ -60,6 +61,7 @@ class LayerTuner {
   OpTimer timer_;
   std::vector<Layout> layouts_;
   std::vector<bool> needs_grad_;                       // by value
+  std::map<std::string, Variant> measured_;            // by layer and the layouts it works in
   std::map<std::string, std::vector<Variant>> known_;  // by layer and layouts
 };
 
