@@ -1,7 +1,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "parax/layers/gemm_pixels_internal.h"
 #include "parax/layers/own_kernel.h"
@@ -56,8 +55,7 @@ class RowsPass {
         const int64_t width = std::min(kGemmGroup, out_ - c);
         float* to = packed + c * depth;
         for (int64_t k = 0; k < depth; ++k)
-          std::memcpy(to + k * width, weights + k * out_ + c,
-                      static_cast<size_t>(width) * sizeof(float));
+          CopyColumns(weights + k * out_ + c, width, to + k * width);
       }
     });
   }

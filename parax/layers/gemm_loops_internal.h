@@ -101,18 +101,16 @@ PARAX_TARGET inline void OuterTile(const float* const* a, int64_t first, const f
 
 PARAX_TARGET void MultiplyOuter(const GemmOuter& p) {
   constexpr int kOuter = kWide ? 8 : 4;
-  const int64_t strips = p.outer / kOuter;
-  const int64_t fetched = (p.depth + strips - 1) / strips;  // pixels, for each strip
-  for (int64_t s = 0; s < strips; ++s) {
-    if (p.next_a != nullptr) {
-      for (int64_t i = s * fetched; i < std::min(p.depth, (s + 1) * fetched); ++i) {
-        Fetch(p.next_a[i], p.outer);
-        Fetch(p.next_b[i], p.columns);
-      }
-    }
-    const int64_t first = s * kOuter;
+  const int64_t tiles = p.outer / kOuter * ((p.columns + 31) / 32);
+  int64_t tile = 0, fetched = 0;  // a few pixels between two tiles: more at once would stall
+  for (int64_t first = 0; first < p.outer; first += kOuter) {
     float* c = p.c + first * p.c_row;
     for (int64_t column = 0; column < p.columns;) {
+      for (++tile; p.next_a != nullptr && fetched < std::min(p.depth, p.depth * tile / tiles);
+           ++fetched) {
+        Fetch(p.next_a[fetched], p.outer);
+        Fetch(p.next_b[fetched], p.columns);
+      }
       const int64_t width =
           std::min(kGemmOuterGroup, p.columns - column / kGemmOuterGroup * kGemmOuterGroup);
       const float* b =

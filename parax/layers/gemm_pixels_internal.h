@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "parax/layers/gemm_internal.h"
@@ -36,6 +37,12 @@ GemmGrid ForwardGrid(const GemmConv& conv);
 // Input pixels, in stride x stride grids: of each, all points meet the same taps. Grids without
 // taps have none: their gradient is zero.
 std::vector<GemmGrid> InputGrids(const GemmConv& conv);
+
+// Copies a multiple of 16 floats; the library's memcpy is slower for the short rows of a packed
+// matrix.
+inline void CopyColumns(const float* from, int64_t columns, float* to) {
+  for (int64_t c = 0; c < columns; c += 16) std::memcpy(to + c, from + c, 16 * sizeof(float));
+}
 
 const GemmLoops* GemmLoopsHere();  // null: none for this CPU
 
