@@ -4,7 +4,7 @@
 namespace parax {
 namespace {
 
-constexpr int kMostRows = 12, kMostPanels = 2;  // 24 of the 32 registers hold sums
+constexpr int kMostRows = 6, kMostPanels = 4;  // 24 of the 32 registers hold sums
 
 #include "parax/layers/winograd_loops_internal.h"
 
