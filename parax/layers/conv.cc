@@ -52,11 +52,11 @@ struct Problem {
         out[1], options.kernel, options.stride, options.padding, options.dilation, threads};
   }
 
-  // Weights as [kernel][kernel][in][out], or with `turned` [kernel][kernel][out][in].
-  memory::desc OwnWeights(bool turned) const {
+  // The weights as our kernels read and write them: [kernel][kernel][in][out] in every pass, which
+  // spares the optimizer further packed forms.
+  memory::desc OwnWeights() const {
     const int64_t in = options.in_channels, out = options.out_channels, k = options.kernel;
-    const Dims strides = {turned ? in : 1, turned ? 1 : out, k * in * out, in * out};
-    return memory::desc({out, in, k, k}, memory::data_type::f32, strides);
+    return memory::desc({out, in, k, k}, memory::data_type::f32, {1, out, k * in * out, in * out});
   }
 
   static void AddOwn(std::shared_ptr<const Kernel> kernel, std::vector<OnednnArgument> arguments,
@@ -89,7 +89,7 @@ struct Problem {
           return arguments;
         },
         all);
-    const memory::desc own = OwnWeights(false);
+    const memory::desc own = OwnWeights();
     if (const auto conv = Winograd())
       AddOwn(MakeWinogradConv(*conv, false), {{0, x}, {0, own}, {0, y}}, own, weights, all);
     if (const auto conv = Gemm())
@@ -109,7 +109,7 @@ struct Problem {
                                              {DNNL_ARG_DIFF_SRC, x}};
         },
         all);
-    const memory::desc own = OwnWeights(true);
+    const memory::desc own = OwnWeights();
     if (auto conv = Winograd()) {
       std::swap(conv->x, conv->y);
       conv->padding = 2 - conv->padding;
@@ -148,7 +148,7 @@ struct Problem {
         y == DescOf(Layout::ChannelsLast(out, type)))
       AddMatmulWeightGradients(in[0] * in[2] * in[3], in[1], out[1], type, weight_dims, weights,
                                all);
-    const memory::desc own = OwnWeights(false);
+    const memory::desc own = OwnWeights();
     if (const auto conv = Winograd())
       AddOwn(MakeWinogradWeightGrad(*conv), {{0, x}, {0, y}, {0, own}}, own, weights, all);
     if (const auto conv = Gemm())

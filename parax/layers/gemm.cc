@@ -4,6 +4,7 @@
 
 #include "parax/layers/gemm_pixels_internal.h"
 #include "parax/layers/own_kernel.h"
+#include "parax/layers/transpose_internal.h"
 
 namespace parax {
 namespace {
@@ -11,15 +12,17 @@ namespace {
 constexpr int64_t kBlockRows = 120;   // of a grid, worked on at once
 constexpr int64_t kBlockDepth = 512;  // so that a tile's part of the left matrix stays in L1
 
-// y (the grids' destinations) = x (their source) * weights [tap][in][out].
+// y (the grids' destinations) = x (their source) * weights [tap][in][out], or with `turned` times
+// the transposes of [tap][out][in].
 class RowsPass {
  public:
-  RowsPass(std::vector<GemmGrid> grids, int64_t taps, int threads)
+  RowsPass(std::vector<GemmGrid> grids, int64_t taps, bool turned, int threads)
       : grids_(std::move(grids)),
         loops_(GemmLoopsHere()),
         in_(grids_[0].source_channels),
         out_(grids_[0].out_channels),
         taps_(taps),
+        turned_(turned),
         threads_(threads) {}
 
   // Packed weights, a row of zeros (the border), and for each thread a row to throw away.
@@ -54,7 +57,10 @@ class RowsPass {
            c += kGemmGroup) {
         const int64_t width = std::min(kGemmGroup, out_ - c);
         float* to = packed + c * depth;
-        for (int64_t k = 0; k < depth; ++k)
+        for (int64_t tap = 0; turned_ && tap < taps_; ++tap)
+          Transpose(weights + (tap * out_ + c) * in_, in_, width, in_, to + tap * in_ * width,
+                    width);
+        for (int64_t k = 0; !turned_ && k < depth; ++k)
           CopyColumns(weights + k * out_ + c, width, to + k * width);
       }
     });
@@ -99,6 +105,7 @@ class RowsPass {
   std::vector<GemmGrid> grids_;
   const GemmLoops* loops_;
   int64_t in_, out_, taps_;
+  bool turned_;
   int threads_;
 };
 
@@ -109,11 +116,11 @@ std::shared_ptr<const Kernel> Make(const RowsPass& pass) {
 }  // namespace
 
 std::shared_ptr<const Kernel> MakeGemmForward(const GemmConv& conv) {
-  return Make(RowsPass({ForwardGrid(conv)}, conv.kernel * conv.kernel, conv.threads));
+  return Make(RowsPass({ForwardGrid(conv)}, conv.kernel * conv.kernel, false, conv.threads));
 }
 
 std::shared_ptr<const Kernel> MakeGemmInputGrad(const GemmConv& conv) {
-  return Make(RowsPass(InputGrids(conv), conv.kernel * conv.kernel, conv.threads));
+  return Make(RowsPass(InputGrids(conv), conv.kernel * conv.kernel, true, conv.threads));
 }
 
 }  // namespace parax

@@ -25,7 +25,7 @@ bool GemmWorks(int64_t in_channels, int64_t out_channels);
 
 // Arguments: x, weights [kernel][kernel][in][out], y, scratch.
 std::shared_ptr<const Kernel> MakeGemmForward(const GemmConv& conv);
-// Arguments: gradient of y, weights [kernel][kernel][out][in], gradient of x, scratch.
+// Arguments: gradient of y, weights [kernel][kernel][in][out], gradient of x, scratch.
 std::shared_ptr<const Kernel> MakeGemmInputGrad(const GemmConv& conv);
 // Arguments: x, gradient of y, gradient of the weights [kernel][kernel][in][out], scratch.
 std::shared_ptr<const Kernel> MakeGemmWeightGrad(const GemmConv& conv);

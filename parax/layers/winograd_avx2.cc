@@ -1,3 +1,4 @@
+#include "parax/layers/transpose_internal.h"
 #include "parax/layers/vectors_avx2_internal.h"
 #include "parax/layers/winograd_internal.h"
 
