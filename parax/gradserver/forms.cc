@@ -21,6 +21,11 @@ void CheckMap(const IndexMap& map, size_t elements) {
   }
 }
 
+bool IsIdentity(const IndexMap& map, size_t elements) {
+  return map.copy_elements == elements && map.run == elements && map.base[0] == 0 &&
+         (map.stride == 1 || elements == 1);
+}
+
 void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, float* copy) {
   const uint32_t* base = map.base.data();
   if (map.run == 1) {

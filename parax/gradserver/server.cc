@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "parax/base/error.h"
-#include "parax/gradserver/forms_internal.h"
 #include "parax/gradserver/reduction_internal.h"
 #include "parax/gradserver/server_internal.h"
 
@@ -74,17 +73,22 @@ void GradientServer::Impl::AllocateValues() {
 
 void GradientServer::Impl::AllocateForms() {
   for (const ParameterSpec& parameter : options.parameters) {
-    for (const IndexMap& map : parameter.forms) form_floats += RoundUp(map.copy_elements, kLine);
+    for (const IndexMap& map : parameter.forms) {
+      if (!MasterIsForm(map, parameter.elements)) form_floats += RoundUp(map.copy_elements, kLine);
+    }
   }
   for (const int node : options.domain_node) {
     Forms& domain = forms.emplace_back();
     domain.arena =
         Arena(std::max<size_t>(form_floats, 1) * sizeof(float), {.os_node = node, .shared = true});
     float* at = reinterpret_cast<float*>(domain.arena.data());
-    for (const ParameterSpec& parameter : options.parameters) {
+    for (size_t p = 0; p < options.parameters.size(); ++p) {
+      const ParameterSpec& parameter = options.parameters[p];
       std::vector<float*>& of = domain.of.emplace_back();
       for (const IndexMap& map : parameter.forms) {
-        of.push_back(std::exchange(at, at + RoundUp(map.copy_elements, kLine)));
+        of.push_back(MasterIsForm(map, parameter.elements)
+                         ? masters + layout.parameters[p].offset
+                         : std::exchange(at, at + RoundUp(map.copy_elements, kLine)));
       }
     }
   }
@@ -119,6 +123,7 @@ void GradientServer::Impl::WriteForms(const float* values) {
     const std::vector<IndexMap>& maps = options.parameters[p].forms;
     for (const Forms& domain : forms) {
       for (size_t f = 0; f < maps.size(); ++f) {
+        if (MasterIsForm(maps[f], parameter.elements)) continue;
         WriteForm(maps[f], values + parameter.offset, 0, parameter.elements, domain.of[p][f]);
       }
     }

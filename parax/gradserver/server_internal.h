@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "parax/gradserver/control_internal.h"
+#include "parax/gradserver/forms_internal.h"
 #include "parax/gradserver/kernels_internal.h"
 #include "parax/gradserver/layout_internal.h"
 #include "parax/gradserver/optimizer_internal.h"
@@ -36,6 +37,11 @@ struct GradientServer::Impl {
   // ---- server.cc ----
   void AllocateValues();
   void AllocateForms();
+  // Whether kernels read the master itself: the form is no more than a copy of it, and every
+  // domain's leaves have it near. With an average, forms must be able to hold other values.
+  bool MasterIsForm(const IndexMap& map, size_t elements) const {
+    return options.domain_node.size() == 1 && emas == nullptr && IsIdentity(map, elements);
+  }
   void AllocateLeaves();
   void StartAt(uint64_t iteration);
   void WriteForms(const float* values);

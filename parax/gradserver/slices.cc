@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "parax/gradserver/forms_internal.h"
 #include "parax/gradserver/moments_internal.h"
 #include "parax/gradserver/reduction_internal.h"
 #include "parax/gradserver/server_internal.h"
@@ -73,6 +72,7 @@ void GradientServer::Impl::UpdateChunk(const ServerLayout::Chunk& chunk, const f
   const std::vector<IndexMap>& maps = options.parameters[chunk.parameter].forms;
   for (const Forms& domain : forms) {
     for (size_t f = 0; f < maps.size(); ++f) {
+      if (MasterIsForm(maps[f], options.parameters[chunk.parameter].elements)) continue;
       WriteForm(maps[f], w, chunk.within, chunk.count, domain.of[chunk.parameter][f]);
     }
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "parax/layers/gemm_internal.h"
 #include "parax/layers/layers.h"
 #include "parax/layers/weighted_internal.h"
 #include "parax/layers/winograd_internal.h"
@@ -38,11 +39,24 @@ struct Problem {
     return conv;
   }
 
-  // Weights as [3][3][in][out], or with `rotated` [3][3][out][in].
-  memory::desc WinogradWeights(bool rotated) const {
-    const int64_t in = options.in_channels, out = options.out_channels;
-    const Dims strides = {rotated ? in : 1, rotated ? 1 : out, 3 * in * out, in * out};
-    return memory::desc({out, in, 3, 3}, memory::data_type::f32, strides);
+  // Ours for channels last and whole vectors.
+  std::optional<GemmConv> Gemm() const {
+    const Dims in = x.get_dims(), out = y.get_dims();
+    const bool fits =
+        options.groups == 1 && !options.bias && x.get_data_type() == memory::data_type::f32 &&
+        GemmWorks(options.in_channels, options.out_channels) &&
+        DescOf(Layout::ChannelsLast(in)) == x && DescOf(Layout::ChannelsLast(out)) == y;
+    if (!fits) return std::nullopt;
+    return GemmConv{
+        in[0],  in[2],          in[3],          in[1],           out[2],           out[3],
+        out[1], options.kernel, options.stride, options.padding, options.dilation, threads};
+  }
+
+  // The weights as our kernels read and write them: [kernel][kernel][in][out] in every pass, which
+  // spares the optimizer further packed forms.
+  memory::desc OwnWeights() const {
+    const int64_t in = options.in_channels, out = options.out_channels, k = options.kernel;
+    return memory::desc({out, in, k, k}, memory::data_type::f32, {1, out, k * in * out, in * out});
   }
 
   static void AddOwn(std::shared_ptr<const Kernel> kernel, std::vector<OnednnArgument> arguments,
@@ -75,10 +89,11 @@ struct Problem {
           return arguments;
         },
         all);
-    if (const auto conv = Winograd()) {
-      const memory::desc own = WinogradWeights(false);
+    const memory::desc own = OwnWeights();
+    if (const auto conv = Winograd())
       AddOwn(MakeWinogradConv(*conv, false), {{0, x}, {0, own}, {0, y}}, own, weights, all);
-    }
+    if (const auto conv = Gemm())
+      AddOwn(MakeGemmForward(*conv), {{0, x}, {0, own}, {0, y}}, own, weights, all);
     return all;
   }
 
@@ -94,12 +109,14 @@ struct Problem {
                                              {DNNL_ARG_DIFF_SRC, x}};
         },
         all);
+    const memory::desc own = OwnWeights();
     if (auto conv = Winograd()) {
       std::swap(conv->x, conv->y);
       conv->padding = 2 - conv->padding;
-      const memory::desc own = WinogradWeights(true);
       AddOwn(MakeWinogradConv(*conv, true), {{0, y}, {0, own}, {0, x}}, own, weights, all);
     }
+    if (const auto conv = Gemm())
+      AddOwn(MakeGemmInputGrad(*conv), {{0, y}, {0, own}, {0, x}}, own, weights, all);
     return all;
   }
 
@@ -131,10 +148,11 @@ struct Problem {
         y == DescOf(Layout::ChannelsLast(out, type)))
       AddMatmulWeightGradients(in[0] * in[2] * in[3], in[1], out[1], type, weight_dims, weights,
                                all);
-    if (const auto conv = Winograd()) {
-      const memory::desc own = WinogradWeights(false);
+    const memory::desc own = OwnWeights();
+    if (const auto conv = Winograd())
       AddOwn(MakeWinogradWeightGrad(*conv), {{0, x}, {0, y}, {0, own}}, own, weights, all);
-    }
+    if (const auto conv = Gemm())
+      AddOwn(MakeGemmWeightGrad(*conv), {{0, x}, {0, y}, {0, own}}, own, weights, all);
     return all;
   }
 };
@@ -225,7 +243,8 @@ class ConvLayer final : public Layer {
     // earlier plan has decided by its packed forms.
     const int64_t tiles = out[0] * ((out[2] + 3) / 4) * ((out[3] + 3) / 4);
     if (request.winograd && (tiles >= kLeastWinogradTiles || !request.fixed_forms.empty()))
-      rule.preferred = kWinogradName;
+      rule.preferred.push_back(kWinogradName);
+    rule.preferred.push_back(kGemmName);
     rule.input = problem.x;
     rule.output = problem.y;
     rule.forward = [=](const memory::desc& weights) { return problem.ForwardCandidates(weights); };

@@ -21,7 +21,8 @@ LayerPtr Conv(const ConvOptions& options);
 struct BatchNormOptions {
   int64_t channels = 0;
   double epsilon = 1e-5;
-  bool relu = false;    // y = max(0, bn(x)), fused
+  bool add = false;     // a second input, the residual: y = bn(x) + residual
+  bool relu = false;    // y = max(0, bn(x) (+ residual)), fused
   bool frozen = false;  // running statistics in training too; they do not change
   bool zero_init_scale = false;
 };

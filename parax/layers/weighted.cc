@@ -20,7 +20,7 @@ std::vector<std::string> Names(const std::vector<Candidate>& candidates) {
 // reference implementation, matrix products and kernels of ours last (only measurements know when
 // they win); else the first.
 const Candidate& Choose(const std::vector<Candidate>& candidates, const std::string& wanted,
-                        const std::string& preferred, const std::string& what) {
+                        const std::vector<std::string>& preferred, const std::string& what) {
   if (candidates.empty()) Fail("{}: no implementation", what);
   const auto find = [&](const auto& fits) {
     return std::find_if(candidates.begin(), candidates.end(), fits);
@@ -31,10 +31,12 @@ const Candidate& Choose(const std::vector<Candidate>& candidates, const std::str
     Fail("{}: no implementation '{}'; there are {}", what, wanted,
          fmt::join(Names(candidates), ", "));
   }
-  auto found = find([&](const Candidate& c) { return c.name() == preferred; });
-  if (found == candidates.end())
-    found = find(
-        [](const Candidate& c) { return !c.own && c.prefix.empty() && !IsReference(c.name()); });
+  for (const std::string& name : preferred) {
+    const auto own = find([&](const Candidate& c) { return c.name() == name; });
+    if (own != candidates.end()) return *own;
+  }
+  auto found =
+      find([](const Candidate& c) { return !c.own && c.prefix.empty() && !IsReference(c.name()); });
   if (found == candidates.end())
     found = find([](const Candidate& c) { return !IsReference(c.name()); });
   return found == candidates.end() ? candidates.front() : *found;

@@ -32,8 +32,8 @@ struct WeightedRule {
   Dims weight_dims;
   int64_t bias = 0;  // number of bias values; 0: none
   DType dtype = DType::kF32;
-  double flops = 0;       // of each pass
-  std::string preferred;  // the implementation to take where there is one; "": oneDNN's first
+  double flops = 0;                    // of each pass
+  std::vector<std::string> preferred;  // the first of these that there is; else oneDNN's first
   dnnl::memory::desc input, output;
   CandidateMaker forward, backward_data, backward_weights;
 };

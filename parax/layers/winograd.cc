@@ -59,7 +59,8 @@ struct Transformed {
 // Few enough that a block's transforms stay in the second level cache where channels are few, and
 // enough that the transformed weights, read once a block, are worth it where they are many.
 int64_t BlockTiles(int64_t in_channels, int64_t out_channels) {
-  return in_channels + out_channels <= 128 ? 24 : 48;
+  const int64_t channels = in_channels + out_channels;
+  return channels <= 128 ? 24 : channels < 1024 ? 48 : 96;
 }
 
 class ConvPass {

@@ -25,7 +25,8 @@ struct WinogradConv {
 // Whether these kernels can run here at all (they need AVX2 with FMA), and on whole 16 channels.
 bool WinogradWorks(int64_t in_channels, int64_t out_channels);
 
-// Arguments: x, weights [3][3][in][out], y, scratch. `rotated`: weights turned by 180 degrees.
+// Arguments: x, weights [3][3][in][out], y, scratch. `rotated`: the weights are [3][3][out][in] and
+// turned by 180 degrees, as for the gradient of another convolution's input.
 std::shared_ptr<const Kernel> MakeWinogradConv(const WinogradConv& conv, bool rotated);
 // Arguments: x, gradient of y, gradient of the weights [3][3][in][out], scratch.
 std::shared_ptr<const Kernel> MakeWinogradWeightGrad(const WinogradConv& conv);
@@ -67,8 +68,8 @@ struct WinogradLoops {
   // A^T m A into the 4x4 window; what lies outside the image is left out.
   void (*scatter_output)(const float* m, int64_t stride, const Panels& y, float* data,
                          const WinogradWindow& window);
-  // G g G^T of weights [3][3][inputs][outputs] into [36] x [outputs / 16][inputs][16], for some
-  // panels of 16 outputs.
+  // G g G^T of weights [3][3][inputs][outputs] (rotated: of [3][3][outputs][inputs], turned by 180
+  // degrees) into [36] x [outputs / 16][inputs][16], for some panels of 16 outputs.
   void (*pack_weights)(const float* g, int64_t inputs, int64_t outputs, bool rotated,
                        int64_t first_panel, int64_t last_panel, float* u, int64_t stride);
   // G^T u G for a row of `outputs` weights; g's nine values lie `plane` apart.

@@ -140,19 +140,33 @@ PARAX_TARGET void ScatterOutput(const float* m, int64_t stride, const Panels& y,
   }
 }
 
+// The transforms of 16 outputs of input k: g's nine rows of 16 lie `plane` floats apart.
+PARAX_TARGET inline void PackRow(const float* g, int64_t plane, bool rotated, float* u,
+                                 int64_t stride) {
+  for (int lane = 0; lane < kWinogradPanel; lane += kLanes) {
+    V in[3][3], out[6][6];
+    for (int i = 0; i < 9; ++i) in[i / 3][i % 3] = Load(g + lane + (rotated ? 8 - i : i) * plane);
+    Transform2d<3, 6, TransformWeights>(in, out);
+    for (int i = 0; i < 6; ++i)
+      for (int j = 0; j < 6; ++j) Store(u + lane + (6 * i + j) * stride, out[i][j]);
+  }
+}
+
 PARAX_TARGET void PackWeights(const float* g, int64_t inputs, int64_t outputs, bool rotated,
                               int64_t first_panel, int64_t last_panel, float* u, int64_t stride) {
+  constexpr int64_t kBlock = kWinogradPanel * kWinogradPanel;
   const int64_t plane = inputs * outputs;
   for (int64_t panel = first_panel; panel < last_panel; ++panel) {
-    for (int64_t k = 0; k < inputs; ++k) {
-      for (int lane = 0; lane < kWinogradPanel; lane += kLanes) {
-        const float* from = g + k * outputs + panel * kWinogradPanel + lane;
-        float* to = u + (panel * inputs + k) * kWinogradPanel + lane;
-        V in[3][3], out[6][6];
-        for (int i = 0; i < 9; ++i) in[i / 3][i % 3] = Load(from + (rotated ? 8 - i : i) * plane);
-        Transform2d<3, 6, TransformWeights>(in, out);
-        for (int i = 0; i < 6; ++i)
-          for (int j = 0; j < 6; ++j) Store(to + (6 * i + j) * stride, out[i][j]);
+    for (int64_t k = 0; k < inputs; k += kWinogradPanel) {
+      alignas(64) float turned[9 * kBlock];
+      for (int tap = 0; rotated && tap < 9; ++tap)
+        Transpose(g + tap * plane + panel * kWinogradPanel * inputs + k, inputs, kWinogradPanel,
+                  kWinogradPanel, turned + tap * kBlock, kWinogradPanel);
+      for (int64_t i = 0; i < kWinogradPanel; ++i) {
+        const float* from =
+            rotated ? turned + i * kWinogradPanel : g + (k + i) * outputs + panel * kWinogradPanel;
+        PackRow(from, rotated ? kBlock : plane, rotated,
+                u + (panel * inputs + k + i) * kWinogradPanel, stride);
       }
     }
   }

@@ -143,13 +143,21 @@ class Builder {
                       value);
   }
 
-  int AddNorm(const std::string& name, int value, bool relu, bool last_of_branch = false) {
+  int AddNorm(const std::string& name, int value, bool relu) {
+    return graph_.Add(
+        name, BatchNorm({.channels = Channels(value), .relu = relu, .frozen = spec_.freeze_norm}),
+        value);
+  }
+
+  // The last norm of a block's branch, with what follows it: y = relu(bn(value) + shortcut).
+  int AddLastNorm(const std::string& name, int value, int shortcut) {
     return graph_.Add(name,
                       BatchNorm({.channels = Channels(value),
-                                 .relu = relu,
+                                 .add = true,
+                                 .relu = true,
                                  .frozen = spec_.freeze_norm,
-                                 .zero_init_scale = last_of_branch && spec_.zero_init_residual}),
-                      value);
+                                 .zero_init_scale = spec_.zero_init_residual}),
+                      {value, shortcut});
   }
 
   int CifarStem(int input) {
@@ -166,25 +174,24 @@ class Builder {
     const int branch = bottleneck ? BottleneckBranch(prefix, input, planes, stride)
                                   : BasicBranch(prefix, input, planes, stride);
     const int shortcut = AddShortcut(prefix, input, Channels(branch), stride);
-    return graph_.Add("", ::parax::Add(/*relu=*/true), {branch, shortcut});
+    return AddLastNorm(prefix + (bottleneck ? "bn3" : "bn2"), branch, shortcut);
   }
 
+  // Up to the last convolution.
   int BasicBranch(const std::string& prefix, int value, int64_t planes, int64_t stride) {
     value = AddConv(prefix + "conv1", value, planes, 3, stride, 1);
     value = AddNorm(prefix + "bn1", value, /*relu=*/true);
-    value = AddConv(prefix + "conv2", value, planes, 3, 1, 1);
-    return AddNorm(prefix + "bn2", value, /*relu=*/false, /*last_of_branch=*/true);
+    return AddConv(prefix + "conv2", value, planes, 3, 1, 1);
   }
 
-  // The stride is in the 3x3 convolution, as in torchvision (ResNet "v1.5").
+  // Likewise. The stride is in the 3x3 convolution, as in torchvision (ResNet "v1.5").
   int BottleneckBranch(const std::string& prefix, int value, int64_t planes, int64_t stride) {
     const int64_t width = planes * architecture_.width / 64 * architecture_.groups;
     value = AddConv(prefix + "conv1", value, width, 1, 1, 0);
     value = AddNorm(prefix + "bn1", value, /*relu=*/true);
     value = AddConv(prefix + "conv2", value, width, 3, stride, 1, architecture_.groups);
     value = AddNorm(prefix + "bn2", value, /*relu=*/true);
-    value = AddConv(prefix + "conv3", value, planes * 4, 1, 1, 0);
-    return AddNorm(prefix + "bn3", value, /*relu=*/false, /*last_of_branch=*/true);
+    return AddConv(prefix + "conv3", value, planes * 4, 1, 1, 0);
   }
 
   int AddShortcut(const std::string& prefix, int value, int64_t channels, int64_t stride) {

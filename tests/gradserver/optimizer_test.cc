@@ -182,6 +182,25 @@ TEST(Ema, BeforeTheFirstUpdateItIsTheWeights) {
   EXPECT_EQ(server.form(0, 0, 0)[2], 5);
 }
 
+// A copy costs its writing in every iteration: kernels read the master where they can.
+TEST(Forms, TheMasterIsTheFormThatOnlyCopiesIt) {
+  const auto shared = [](int domains, double ema_decay) {
+    ServerOptions options = Options({4}, 2, domains);
+    options.ema_decay = ema_decay;
+    StopFlag stop;
+    GradientServer server(options, stop);
+    server.master(0)[1] = 7;
+    server.RefreshForms();
+    EXPECT_EQ(server.form(0, 0, 0)[1], 7);
+    EXPECT_EQ(server.form(0, 0, 1)[2], 7);
+    EXPECT_NE(server.form(0, 0, 1), server.master(0).data());
+    return server.form(0, 0, 0) == server.master(0).data();
+  };
+  EXPECT_TRUE(shared(1, 0));
+  EXPECT_FALSE(shared(2, 0)) << "another domain's memory would be far away";
+  EXPECT_FALSE(shared(1, 0.9)) << "evaluation reads the average, and training goes on after it";
+}
+
 TEST(OptimizerTest, WrongOptionsAreRefused) {
   const auto make = [](const OptimizerOptions& optimizer) {
     ServerOptions options = Options({4}, 1);

@@ -1,0 +1,240 @@
+// The loops of batch norm, written once for every V (vectors_*_internal.h) and its Mask. Included
+// inside a namespace by one .cc for each instruction set. No fused multiply-add, and sums go over
+// rows in order, so that the same bits come out whatever the vector's width.
+
+// Vectors of the narrowest strips: whole bytes of bits.
+constexpr int kUnitVectors = kLanes < 8 ? 8 / kLanes : 1;
+// Rows ahead that are fetched: hardware does not follow strides of a page.
+constexpr int64_t kAhead = 8;
+// Rows whose mean is what squares are taken about; see NormLoops::moments.
+constexpr int64_t kPilotRows = 8;
+
+enum class MaskFrom : uint8_t { kNone, kInput, kBits };
+
+// `left`: floats there are; a vector beyond them is zero and is not stored.
+template <bool kTail>
+PARAX_TARGET inline V LoadPart(const float* from, int64_t left) {
+  if constexpr (!kTail) return Load(from);
+  alignas(64) float lanes[kLanes] = {};
+  std::copy_n(from, std::clamp<int64_t>(left, 0, kLanes), lanes);
+  return Load(lanes);
+}
+template <bool kTail>
+PARAX_TARGET inline void StorePart(float* to, V value, int64_t left) {
+  if constexpr (!kTail) return Store(to, value);
+  alignas(64) float lanes[kLanes];
+  Store(lanes, value);
+  std::copy_n(lanes, std::clamp<int64_t>(left, 0, kLanes), to);
+}
+
+template <int kVectors>
+PARAX_TARGET inline void Fetch(const float* from) {
+  for (int v = 0; v < kVectors * kLanes; v += kNormGroup) __builtin_prefetch(from + v);
+}
+
+// One bit a channel, kVectors * kLanes of them.
+template <int kVectors>
+PARAX_TARGET inline uint64_t LoadBits(const uint8_t* from) {
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, from, kVectors * kLanes / 8);
+  return bits;
+}
+template <int kVectors>
+PARAX_TARGET inline void StoreBits(uint8_t* to, uint64_t bits) {
+  __builtin_memcpy(to, &bits, kVectors * kLanes / 8);
+}
+
+// Calls Body::Run<vectors, tail>(channel) for strips that cover the rows' width. Sums of a strip
+// stay in registers while the rows go by.
+template <typename Body>
+PARAX_TARGET inline void ForStrips(int64_t width, const Body& body) {
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes) body.template Run<4, false>(c);
+  for (; c + 2 * kLanes <= width; c += 2 * kLanes) body.template Run<2, false>(c);
+  for (; c + kUnitVectors * kLanes <= width; c += kUnitVectors * kLanes) {
+    body.template Run<kUnitVectors, false>(c);
+  }
+  if (c < width) body.template Run<kUnitVectors, true>(c);
+}
+
+#define PARAX_EACH for (int v = 0; v < kVectors; ++v)
+
+struct MomentsBody {
+  const NormRows& r;
+  float *shift, *sum, *squares;
+
+  template <int kVectors, bool kTail>
+  PARAX_TARGET inline void Run(int64_t c) const {
+    const int64_t left = r.width - c;
+    const float* x = r.x + c;
+    V centre[kVectors], s[kVectors], q[kVectors];
+    PARAX_EACH centre[v] = s[v] = q[v] = Set(0);
+    const int64_t pilot = std::min(kPilotRows, r.rows);
+    for (int64_t i = 0; i < pilot; ++i) {
+      PARAX_EACH centre[v] += LoadPart<kTail>(x + i * r.stride + v * kLanes, left - v * kLanes);
+    }
+    PARAX_EACH centre[v] *= Set(1.0f / static_cast<float>(pilot));
+    for (int64_t i = 0; i < r.rows; ++i, x += r.stride) {
+      if constexpr (!kTail) Fetch<kVectors>(x + kAhead * r.stride);
+      PARAX_EACH {
+        const V d = LoadPart<kTail>(x + v * kLanes, left - v * kLanes) - centre[v];
+        s[v] += d;
+        q[v] += d * d;
+      }
+    }
+    PARAX_EACH {
+      StorePart<kTail>(shift + c + v * kLanes, centre[v], left - v * kLanes);
+      StorePart<kTail>(sum + c + v * kLanes, s[v], left - v * kLanes);
+      StorePart<kTail>(squares + c + v * kLanes, q[v], left - v * kLanes);
+    }
+  }
+};
+
+PARAX_TARGET void Moments(const NormRows& rows, float* shift, float* sum, float* squares) {
+  ForStrips(rows.width, MomentsBody{rows, shift, sum, squares});
+}
+
+template <bool kAdd, bool kBits>
+struct ApplyBody {
+  const NormRows& r;
+
+  template <int kVectors, bool kTail>
+  PARAX_TARGET inline void Run(int64_t c) const {
+    const int64_t left = r.width - c;
+    V mean[kVectors], scale[kVectors], bias[kVectors];
+    PARAX_EACH {
+      mean[v] = Load(r.mean + c + v * kLanes);  // padded
+      scale[v] = Load(r.scale + c + v * kLanes);
+      bias[v] = Load(r.bias + c + v * kLanes);
+    }
+    const V floor = Set(r.relu ? 0.0f : -__builtin_inff());
+    int64_t at = c;
+    uint8_t* bits_at = kBits ? r.bits + c / 8 : nullptr;
+    for (int64_t i = 0; i < r.rows; ++i, at += r.stride) {
+      uint64_t bits = 0;
+      PARAX_EACH {
+        const int64_t k = at + v * kLanes;
+        V y = (LoadPart<kTail>(r.x + k, left - v * kLanes) - mean[v]) * scale[v] + bias[v];
+        if constexpr (kAdd) y += LoadPart<kTail>(r.residual + k, left - v * kLanes);
+        if constexpr (kBits) bits |= ToBits(Positive(y)) << (v * kLanes);
+        StorePart<kTail>(r.out + k, Floor(floor, y), left - v * kLanes);
+      }
+      if constexpr (kBits) {
+        StoreBits<kVectors>(bits_at, bits);
+        bits_at += NormBitBytes(r.width);
+      }
+    }
+  }
+};
+
+PARAX_TARGET void Apply(const NormRows& rows) {
+  if (rows.residual == nullptr) return ForStrips(rows.width, ApplyBody<false, false>{rows});
+  if (rows.bits == nullptr) return ForStrips(rows.width, ApplyBody<true, false>{rows});
+  ForStrips(rows.width, ApplyBody<true, true>{rows});
+}
+
+template <MaskFrom kMask, bool kWrite>
+struct SumsBody {
+  const NormRows& r;
+  float *sum, *dot;
+
+  template <int kVectors, bool kTail>
+  PARAX_TARGET inline void Run(int64_t c) const {
+    const int64_t left = r.width - c;
+    V mean[kVectors], scale[kVectors], bias[kVectors], s[kVectors], p[kVectors];
+    PARAX_EACH {
+      mean[v] = Load(r.mean + c + v * kLanes);
+      if constexpr (kMask == MaskFrom::kInput) {
+        scale[v] = Load(r.scale + c + v * kLanes);
+        bias[v] = Load(r.bias + c + v * kLanes);
+      }
+      s[v] = p[v] = Set(0);
+    }
+    int64_t at = c;
+    const uint8_t* bits_at = kMask == MaskFrom::kBits ? r.bits + c / 8 : nullptr;
+    for (int64_t i = 0; i < r.rows; ++i, at += r.stride) {
+      uint64_t bits = 0;
+      if constexpr (kMask == MaskFrom::kBits) {
+        bits = LoadBits<kVectors>(bits_at);
+        bits_at += NormBitBytes(r.width);
+      }
+      if constexpr (!kTail) {
+        Fetch<kVectors>(r.x + at + kAhead * r.stride);
+        Fetch<kVectors>(r.dy + at + kAhead * r.stride);
+      }
+      PARAX_EACH {
+        const int64_t k = at + v * kLanes;
+        const V d = LoadPart<kTail>(r.x + k, left - v * kLanes) - mean[v];
+        V g = LoadPart<kTail>(r.dy + k, left - v * kLanes);
+        if constexpr (kMask == MaskFrom::kInput) g = Keep(Positive(d * scale[v] + bias[v]), g);
+        if constexpr (kMask == MaskFrom::kBits) g = Keep(FromBits(bits >> (v * kLanes)), g);
+        if constexpr (kWrite) StorePart<kTail>(r.out + k, g, left - v * kLanes);
+        s[v] += g;
+        p[v] += g * d;
+      }
+    }
+    PARAX_EACH {
+      StorePart<kTail>(sum + c + v * kLanes, s[v], left - v * kLanes);
+      StorePart<kTail>(dot + c + v * kLanes, p[v], left - v * kLanes);
+    }
+  }
+};
+
+template <MaskFrom kMask>
+PARAX_TARGET inline void SumsMasked(const NormRows& rows, float* sum, float* dot) {
+  if (rows.out == nullptr) return ForStrips(rows.width, SumsBody<kMask, false>{rows, sum, dot});
+  ForStrips(rows.width, SumsBody<kMask, true>{rows, sum, dot});
+}
+
+PARAX_TARGET void Sums(const NormRows& rows, float* sum, float* dot) {
+  if (!rows.relu) return SumsMasked<MaskFrom::kNone>(rows, sum, dot);
+  if (rows.bits != nullptr) return SumsMasked<MaskFrom::kBits>(rows, sum, dot);
+  SumsMasked<MaskFrom::kInput>(rows, sum, dot);
+}
+
+template <MaskFrom kMask>
+struct InputGradientBody {
+  const NormRows& r;
+
+  template <int kVectors, bool kTail>
+  PARAX_TARGET inline void Run(int64_t c) const {
+    const int64_t left = r.width - c;
+    V mean[kVectors], scale[kVectors], bias[kVectors], slope[kVectors], shift[kVectors];
+    PARAX_EACH {
+      mean[v] = Load(r.mean + c + v * kLanes);
+      scale[v] = Load(r.scale + c + v * kLanes);
+      if constexpr (kMask == MaskFrom::kInput) bias[v] = Load(r.bias + c + v * kLanes);
+      slope[v] = Load(r.slope + c + v * kLanes);
+      shift[v] = Load(r.shift + c + v * kLanes);
+    }
+    int64_t at = c;
+    const uint8_t* bits_at = kMask == MaskFrom::kBits ? r.bits + c / 8 : nullptr;
+    for (int64_t i = 0; i < r.rows; ++i, at += r.stride) {
+      uint64_t bits = 0;
+      if constexpr (kMask == MaskFrom::kBits) {
+        bits = LoadBits<kVectors>(bits_at);
+        bits_at += NormBitBytes(r.width);
+      }
+      PARAX_EACH {
+        const int64_t k = at + v * kLanes;
+        const V d = LoadPart<kTail>(r.x + k, left - v * kLanes) - mean[v];
+        V g = LoadPart<kTail>(r.dy + k, left - v * kLanes);
+        if constexpr (kMask == MaskFrom::kInput) g = Keep(Positive(d * scale[v] + bias[v]), g);
+        if constexpr (kMask == MaskFrom::kBits) g = Keep(FromBits(bits >> (v * kLanes)), g);
+        StorePart<kTail>(r.out + k, g * scale[v] + (d * slope[v] + shift[v]), left - v * kLanes);
+      }
+    }
+  }
+};
+
+PARAX_TARGET void InputGradient(const NormRows& rows) {
+  if (!rows.relu) return ForStrips(rows.width, InputGradientBody<MaskFrom::kNone>{rows});
+  if (rows.bits != nullptr) {
+    return ForStrips(rows.width, InputGradientBody<MaskFrom::kBits>{rows});
+  }
+  ForStrips(rows.width, InputGradientBody<MaskFrom::kInput>{rows});
+}
+
+#undef PARAX_EACH
+
+constexpr NormLoops kLoops = {Moments, Apply, Sums, InputGradient};
