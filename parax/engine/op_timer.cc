@@ -15,7 +15,7 @@ constexpr size_t kMostEvicting = size_t{64} << 20;
 constexpr size_t kAlignment = 64;
 constexpr size_t kMostRounds = 4;
 constexpr size_t kLeastRounds = 2;       // of alternatives that are not clearly slower
-constexpr double kClearlySlower = 1.2;   // times the best
+constexpr double kClearlySlower = 1.15;  // times the best
 constexpr double kEnoughSeconds = 0.03;  // of one alternative
 constexpr double kShort = 2e-3;          // first runs of shorter ones are not counted
 
@@ -93,7 +93,8 @@ std::vector<OpTimes> OpTimer::Race(const std::vector<TimedOp>& ops) {
   std::vector<std::vector<double>> cold(ops.size());
   std::vector<OpTimes> times(ops.size());
   double best = 0;
-  for (size_t round = 0; round < kMostRounds; ++round) {
+  const size_t rounds = ops.size() == 1 ? kLeastRounds : kMostRounds;  // no close calls
+  for (size_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < ops.size(); ++i) {
       double spent = 0;
       for (const double one : cold[i]) spent += one;

@@ -72,9 +72,11 @@ TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
                   const std::vector<TunedPlan>& plans) {
   std::vector<double> seconds(plans.size(), INFINITY);
   double best = INFINITY;
+  const auto contends = [&](double s) { return s <= kClearlySlower * best; };
   for (int round = 0; round < kRounds; ++round) {
+    if (round > 0 && std::ranges::count_if(seconds, contends) < 2) break;
     for (size_t i = 0; i < plans.size(); ++i) {
-      if (round > 0 && seconds[i] > kClearlySlower * best) continue;
+      if (round > 0 && !contends(seconds[i])) continue;
       seconds[i] = std::min(seconds[i], SecondsPerIteration(graph, options, plans[i]));
     }
     best = *std::min_element(seconds.begin(), seconds.end());

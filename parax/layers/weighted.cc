@@ -197,6 +197,14 @@ CompiledLayer CompileWeighted(const WeightedRule& rule, const CompileRequest& re
 std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const CompileRequest& request,
                                             int op) {
   Builder builder(rule, request);
+  if (request.fixed_forms.empty() && request.fixed_grads.empty() &&
+      request.implementations.empty()) {  // no detours: nothing need be compiled to know the ops
+    const bool training = request.mode == Mode::kTraining;
+    std::vector<const CandidateMaker*> makers = {&rule.forward};
+    if (training && request.need_input_grad.at(0)) makers.push_back(&rule.backward_data);
+    if (training && request.need_param_grad) makers.push_back(&rule.backward_weights);
+    return Names((*makers.at(static_cast<size_t>(op)))(builder.Any()));
+  }
   const CompiledLayer layer = builder.Build();
   std::vector<CompiledOp> ops = layer.forward;
   ops.insert(ops.end(), layer.backward.begin(), layer.backward.end());
