@@ -59,6 +59,7 @@ void CheckTexts(const Options& o) {
   OneOf("interpolation", o.interpolation, {"bilinear", "bicubic"});
   OneOf("split", o.split, {"val", "test", "train"});
   OneOf("format", o.format, {"csv", "json"});
+  OneOf("mode", o.mode, {"train", "infer"});
   if (!o.normalise.empty()) (void)ParseNormalization(o.normalise);
   (void)ParseSchedule(o.lr_schedule);
   (void)ParseOptimizer(o.optimizer);
@@ -68,7 +69,7 @@ void CheckNumbers(const Options& o) {
   for (const auto& [flag, value] : {std::pair{"keep", o.keep}, {"top", o.top}}) {
     AtLeast(flag, value, 1);
   }
-  AtLeast("cores-per-instance", o.cores_per_instance, 1);
+  AtLeast("cores-per-instance", o.cores_per_instance, 0);
   AtLeast("instances", o.instances, 0);
   AtLeast("decode-cores", o.decode_cores, 0);
   AtLeast("workers", o.workers, 0);
@@ -121,7 +122,8 @@ void CheckNumbers(const Options& o) {
   if (!std::ranges::is_sorted(o.lr_steps)) {
     FailUsage("--lr-steps is {}; the epochs must rise", fmt::join(o.lr_steps, " "));
   }
-  for (const auto& [flag, value] : {std::pair{"epsilon", o.epsilon}, {"trust", o.trust}}) {
+  for (const auto& [flag, value] :
+       {std::pair{"epsilon", o.epsilon}, {"trust", o.trust}, {"seconds", o.seconds}}) {
     if (!(value > 0)) FailUsage("--{} is {}; it must be above 0", flag, value);
   }
 }
@@ -162,6 +164,10 @@ std::vector<std::string> WithoutEffect(const Options& o) {
       {"pad", "--crop pad", pads},
       {"scale", "--crop random-resized", resizes},
       {"ratio", "--crop random-resized", resizes},
+      {"bn-group", "--mode train", IsOneOf(o.mode, {"train"})},
+      {"optimizer", "--mode train", IsOneOf(o.mode, {"train"})},
+      {"tune", "--mode train", IsOneOf(o.mode, {"train"})},
+      {"update-policy", "--mode train", IsOneOf(o.mode, {"train"})},
       {"patience", "--eval-every", !(o.eval_every && o.eval_every->value == 0)}};
   std::vector<std::string> lines;
   const Options defaults;
@@ -174,8 +180,8 @@ std::vector<std::string> WithoutEffect(const Options& o) {
 }
 
 void CheckValues(const Options& options) {
-  const bool builds =
-      options.command == "train" || options.command == "plan" || options.command == "tune";
+  const bool builds = IsOneOf(options.command, {"train", "plan", "tune"}) ||
+                      (options.command == "bench" && !IsModelPath(options.model));
   if (builds && !options.model.empty()) (void)Resolved(ModelSpec{.name = options.model});
   CheckTexts(options);
   CheckNumbers(options);

@@ -8,6 +8,7 @@ int RunCommand(const Options& options) {
   if (options.command == "predict") return RunPredict(options);
   if (options.command == "plan") return RunPlan(options);
   if (options.command == "tune") return RunTune(options);
+  if (options.command == "bench") return RunBench(options);
   return RunTopo(options);
 }
 

@@ -115,6 +115,20 @@ Flag For(const std::string& names, T Options::*member, unsigned commands, const 
   return flag;
 }
 
+// The number may also be "all", which is kept as 0.
+Flag OrAll(Flag flag) {
+  flag.set = [set = flag.set, name = flag.names[0]](Options& o,
+                                                    const std::vector<std::string>& values) {
+    if (values.at(0) == "0") FailUsage("--{} is 0; it must be 1 or more, or all", name);
+    set(o, values[0] == "all" ? std::vector<std::string>{"0"} : values);
+  };
+  flag.toml = [toml = flag.toml](const Options& o) {
+    const std::string text = toml(o);
+    return text == "0" ? TomlQuote("all") : text;
+  };
+  return flag;
+}
+
 std::vector<Flag> MakeFlags() {
   using O = Options;
   const char* basics = "What";
@@ -124,12 +138,14 @@ std::vector<Flag> MakeFlags() {
   const char* augment = "Loss and augmentation";
   const char* output = "Output";
   const unsigned runs = kTrain | kEval | kPredict;
-  const unsigned all = runs | kPlan | kTopo | kTune;
+  const unsigned all = runs | kPlan | kTopo | kTune | kBench;
   std::vector<Flag> flags = {
       For("model,m", &O::model, kTrain | kPlan | kTune, basics, "NAME",
           fmt::format("network: {}, or resnet:bottleneck:BLOCKS", fmt::join(ModelNames(), " "))),
       For("model,m", &O::model, kEval | kPredict, basics, "PATH",
           "run folder (its best checkpoint, else its newest) or checkpoint"),
+      For("model,m", &O::model, kBench, basics, "NAME|PATH", "network, run folder or checkpoint"),
+      For("mode", &O::mode, kBench, basics, "NAME", "train or infer"),
       For("data,d", &O::data, kTrain, basics, "FOLDER",
           "folder with train/ and val/, each with a folder of images a class; 'synthetic' for "
           "speed tests"),
@@ -145,10 +161,11 @@ std::vector<Flag> MakeFlags() {
           "keep the weights whose names start so as they are, such as --freeze conv1 layer1"),
       For("freeze-norm", &O::freeze_norm, kTrain, basics, "",
           "batch norms use their running statistics and keep them"),
-      For("classes", &O::classes, kTrain | kPlan | kTune, basics, "N",
+      For("classes", &O::classes, kTrain | kPlan | kTune | kBench, basics, "N",
           "classes of synthetic data or of a plan (default: the model's own)"),
       For("split", &O::split, kEval, basics, "NAME", "which images: val, test or train"),
 
+      For("seconds", &O::seconds, kBench, length, "X", "measure so long, after a warm-up"),
       For("epochs,e", &O::epochs, kTrain, length, "N",
           "passes over the training images (default 90; 30 for images of at most 64 pixels)"),
       For("max-steps", &O::max_steps, kTrain, length, "N",
@@ -163,34 +180,34 @@ std::vector<Flag> MakeFlags() {
       For("patience", &O::patience, kTrain, length, "N",
           "stop after so many evaluations without a better one; 0: never"),
 
-      For("batch,b,batch-size", &O::batch, kTrain, machine, "N",
+      For("batch,b,batch-size", &O::batch, kTrain | kBench, machine, "N",
           "images a step over ALL instances together: the GLOBAL batch (not per device)"),
-      For("bn-group", &O::bn_group, kTrain, machine, "N",
+      For("bn-group", &O::bn_group, kTrain | kBench, machine, "N",
           "images that share batch-norm statistics (default: an instance's share of the batch)"),
       For("micro-batch", &O::micro_batch, kPlan | kTune, machine, "N",
           "images an instance takes through at once"),
       For("drop-last", &O::drop_last, kTrain, machine, "",
           "leave out an epoch's incomplete last batch"),
-      For("instances", &O::instances, runs | kPlan | kTune | kTopo, machine, "N",
+      For("instances", &O::instances, all, machine, "N",
           "instances to run; 0: one a physical core"),
-      For("cores-per-instance", &O::cores_per_instance, runs | kPlan | kTune | kTopo, machine, "N",
-          "cores (threads) of each instance"),
+      OrAll(For("cores-per-instance", &O::cores_per_instance, all, machine, "N",
+                "cores (threads) of each instance; all: as many as --instances can have")),
       For("decode-cores", &O::decode_cores, runs | kTopo, machine, "N",
           "cores set aside for decoding images; 0: decoding shares the instances' cores"),
       For("workers,j", &O::workers, runs, machine, "N", "threads that decode images; 0: chosen"),
-      For("precision", &O::precision, kTrain, machine, "TYPE", "fp32"),
-      For("layout", &O::layout, kTrain | kPlan | kTune, machine, "NAME",
+      For("precision", &O::precision, kTrain | kBench, machine, "TYPE", "fp32"),
+      For("layout", &O::layout, kTrain | kPlan | kTune | kBench, machine, "NAME",
           "memory layout of activations: auto, nhwc or blocked"),
-      For("tune", &O::tune, kTrain | kPlan, machine, "NAME",
+      For("tune", &O::tune, kTrain | kPlan | kBench, machine, "NAME",
           "auto: time kernels and layouts on first use, and keep the answer; off: fixed rules"),
-      For("winograd", &O::winograd, runs | kPlan | kTune, machine, "BOOL",
+      For("winograd", &O::winograd, runs | kPlan | kTune | kBench, machine, "BOOL",
           "fast 3x3 convolutions by Winograd's algorithm where they pay (default true)"),
-      For("update-policy", &O::update_policy, kTrain, machine, "NAME",
+      For("update-policy", &O::update_policy, kTrain | kBench, machine, "NAME",
           "commit: updates wait until all gradients are known to be finite; eager: they don't"),
       For("plan", &O::plan, kTrain, machine, "FILE",
           "use the kernels of an earlier run's plan.json: same seed, same bits"),
 
-      For("optimizer,opt", &O::optimizer, kTrain | kPlan, optimizer, "NAME",
+      For("optimizer,opt", &O::optimizer, kTrain | kPlan | kBench, optimizer, "NAME",
           "sgd, adam, adamw or lars"),
       For("lr,learning-rate", &O::lr, kTrain, optimizer, "RATE",
           "peak learning rate (default for sgd: 0.1 x sqrt(batch / 256))"),
@@ -222,7 +239,7 @@ std::vector<Flag> MakeFlags() {
       For("class-weights", &O::class_weights, kTrain, augment, "W",
           "'balanced', or a number a class with commas between"),
       For("dropout,drop", &O::dropout, kTrain, augment, "P", "before the last layer"),
-      For("image-size,img-size", &O::image_size, kTrain | kPlan | kTune, augment, "PIXELS",
+      For("image-size,img-size", &O::image_size, kTrain | kPlan | kTune | kBench, augment, "PIXELS",
           "height and width that the network sees (default: the model's own)"),
       For("resize", &O::resize, kTrain, augment, "PIXELS",
           "evaluation: the shorter side becomes this, then the centre is cropped"),
@@ -251,7 +268,7 @@ std::vector<Flag> MakeFlags() {
       For("strict-data", &O::strict_data, kTrain | kEval, augment, "",
           "a broken image is an error, not a warning"),
 
-      For("seed", &O::seed, kTrain, output, "N", "of weights, order and augmentation"),
+      For("seed", &O::seed, kTrain | kBench, output, "N", "of weights, order and augmentation"),
       For("top", &O::top, kPredict, output, "N", "classes listed an image"),
       For("format", &O::format, kPredict, output, "NAME", "csv or json"),
       For("advice", &O::advice, kTopo, output, "",
@@ -319,6 +336,10 @@ const std::vector<Command>& Commands() {
        "  parax plan --model resnet152 --micro-batch 8\n"},
       {"tune", kTune, "Time kernels and layouts for a network here, and keep the best",
        "  parax tune --model resnet50 --micro-batch 16\n"},
+      {"bench", kBench, "Measure the speed of training or inference on synthetic images",
+       "  parax bench --model resnet50 --batch 64\n"
+       "  parax bench --model resnet50 --mode infer --instances 1 --cores-per-instance all --batch "
+       "1\n"},
       {"topo", kTopo, "Show cores, memory and limits as ParaX sees them",
        "  parax topo --advice\n"}};
   return commands;

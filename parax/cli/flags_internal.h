@@ -15,7 +15,8 @@ enum CommandBit : unsigned {
   kPredict = 4,
   kPlan = 8,
   kTopo = 16,
-  kTune = 32
+  kTune = 32,
+  kBench = 64
 };
 
 // One flag, defined once: the command line, --config files and ToToml all come from it.

@@ -21,7 +21,7 @@ struct Span {
 // by CheckValues; whoever uses a value checks it against the data set and machine. See `parax
 // <command> --help`.
 struct Options {
-  std::string command;       // train, eval, predict, plan, topo, tune
+  std::string command;       // train, eval, predict, plan, topo, tune, bench
   std::string command_line;  // as it was typed, for reports
 
   // what
@@ -46,7 +46,8 @@ struct Options {
   // batches and instances
   std::optional<int64_t> batch, bn_group;
   bool drop_last = false;
-  int instances = 0, cores_per_instance = 1, decode_cores = 0;
+  int instances = 0, decode_cores = 0;
+  int cores_per_instance = 1;  // 0: all
   std::string precision = "fp32";
   std::string layout = "auto";  // auto, nhwc, blocked
   std::string tune = "auto";    // or "off"
@@ -86,6 +87,8 @@ struct Options {
   std::string split = "val";           // eval
   int top = 5;                         // predict
   std::string format = "csv";          // predict: csv or json
+  std::string mode = "train";          // bench: or "infer"
+  double seconds = 10;                 // bench
 
   // Flags (long names, no dashes) that the command line or the config file set, with the text.
   std::map<std::string, std::string> given;

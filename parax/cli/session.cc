@@ -178,6 +178,11 @@ std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const Mode
   return MakeImagePipeline(split, pipeline, stop);
 }
 
+bool IsModelPath(const std::string& model) {
+  const std::vector<std::string> names = ModelNames();
+  return std::ranges::find(names, model) == names.end() && std::filesystem::exists(model);
+}
+
 LoadedModel LoadModel(const std::string& model) {
   const ResolvedModel resolved = ResolveModelArgument(model);
   CheckpointContent content = LoadCheckpoint(resolved.checkpoint, CheckpointUse::kPredict);

@@ -67,5 +67,7 @@ struct LoadedModel {
   std::string line;
 };
 LoadedModel LoadModel(const std::string& model);
+// Where --model may be either: it is no network's name, and there is such a file or folder.
+bool IsModelPath(const std::string& model);
 
 }  // namespace parax

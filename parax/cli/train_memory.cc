@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <set>
 
+#include "parax/base/error.h"
+#include "parax/base/text.h"
 #include "parax/cli/train_setup.h"
 #include "parax/engine/workers.h"
 
@@ -73,6 +75,17 @@ MemoryEstimate EstimateMemory(const TrainSetup& setup) {
   // Copies in the files' order, and a table of places as large as three of the largest tensor.
   memory.saving = trainable + ema + memory.optimizer + 3 * largest;
   return memory;
+}
+
+MemoryEstimate CheckedMemory(const TrainSetup& setup) {
+  const MemoryEstimate memory = EstimateMemory(setup);
+  const size_t limit = setup.machine.topology.memory_limit_bytes;
+  if (memory.total() <= limit) return memory;
+  Fail(
+      "this run needs {} of memory and {} are allowed: use a smaller --batch, or --bn-group (now "
+      "{}) so that each instance takes its share in smaller parts",
+      HumanBytes(static_cast<double>(memory.total())), HumanBytes(static_cast<double>(limit)),
+      *setup.options.bn_group);
 }
 
 }  // namespace parax

@@ -69,7 +69,7 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   state_.config_toml = ToToml(stored);
   if (state_.command.empty()) state_.command = setup_.options.command_line;
   seconds_before_ = state_.seconds;
-  CheckMemory();
+  memory_ = CheckedMemory(setup_);
   Info("{}, peak {} of {}", MachineLine(setup_.machine),
        HumanBytes(static_cast<double>(memory_.total())),
        HumanBytes(static_cast<double>(setup_.machine.topology.memory_limit_bytes)));
@@ -78,47 +78,6 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   for (const std::string& warning : setup_.dataset.warnings) Warn("{}", warning);
   for (const std::string& note : setup_.notes) Info("{}", note);
   Initialise(resume);
-}
-
-void TrainRun::CheckMemory() {
-  memory_ = EstimateMemory(setup_);
-  const size_t limit = setup_.machine.topology.memory_limit_bytes;
-  if (memory_.total() <= limit) return;
-  Fail(
-      "this run needs {} of memory and {} are allowed: use a smaller --batch, or --bn-group (now "
-      "{}) so that each instance takes its share in smaller parts",
-      HumanBytes(static_cast<double>(memory_.total())), HumanBytes(static_cast<double>(limit)),
-      *setup_.options.bn_group);
-}
-
-// The fixed rules are known to fit.
-void TrainRun::ChoosePlan() {
-  const size_t limit = setup_.machine.topology.memory_limit_bytes;
-  TrainerOptions fixed = setup_.trainer;
-  const MemoryEstimate memory = memory_;
-  TuneOptions tune = TuningFor(setup_.options);
-  if (tune.nhwc && tune.blocked) {
-    setup_.trainer.blocked = true;
-    memory_ = EstimateMemory(setup_);
-    if (memory_.total() > limit) {
-      tune.blocked = false;
-      Info("blocked layouts are left out: they would need {}",
-           HumanBytes(static_cast<double>(memory_.total())));
-    }
-  }
-  std::optional<TunedPlan> plan = FindTuned(setup_.graph, fixed, tune);
-  if (!plan) {
-    Info("timing kernels and layouts, once for this network, micro-batch and machine ...");
-    plan = Tune(setup_.graph, fixed, tune).plan;
-  }
-  setup_.trainer = fixed;
-  UseTuned(*plan, setup_.trainer);
-  memory_ = EstimateMemory(setup_);
-  if (memory_.total() <= limit) return;
-  Info("the tuned plan is not taken: it would need {}",
-       HumanBytes(static_cast<double>(memory_.total())));
-  setup_.trainer = std::move(fixed);
-  memory_ = memory;
 }
 
 void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
@@ -145,7 +104,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
         std::exchange(setup_.trainer.blocked, plan.blocked) == plan.blocked && plan.layers.empty();
     setup_.trainer.layouts = plan.layers;
     setup_.trainer.winograd = plan.winograd;
-    if (!checked) CheckMemory();
+    if (!checked) memory_ = CheckedMemory(setup_);
     setup_.trainer.plan = std::move(plan);
     if (setup_.trainer.plan.machine != MachineKey()) {
       Warn(
@@ -155,7 +114,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
       setup_.trainer.plan = {};
     }
   }
-  if (wanted_hash.empty() && o.tune == "auto") ChoosePlan();
+  if (wanted_hash.empty() && o.tune == "auto") ChoosePlan(setup_, memory_);
   try {
     trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
   } catch (const Error& error) {

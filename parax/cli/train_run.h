@@ -24,8 +24,6 @@ class TrainRun {
     bool evaluate = false, save = false;
   };
 
-  void ChoosePlan();
-  void CheckMemory();  // fills in memory_; throws Error when it is more than allowed
   void Initialise(std::optional<ResumePoint>& resume);
   uint64_t NextStop() const;
   Due DueAt(uint64_t step, bool interrupted) const;

@@ -64,5 +64,11 @@ struct MemoryEstimate {
   }
 };
 MemoryEstimate EstimateMemory(const TrainSetup& setup);
+// Throws Error when it is more than allowed.
+MemoryEstimate CheckedMemory(const TrainSetup& setup);
+
+// Makes the trainer use the plan that tuning finds or has found, if it fits into memory; `memory`,
+// of the fixed rules, is known to fit and becomes the chosen plan's.
+void ChoosePlan(TrainSetup& setup, MemoryEstimate& memory);
 
 }  // namespace parax

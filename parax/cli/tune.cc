@@ -5,6 +5,7 @@
 
 #include "parax/base/error.h"
 #include "parax/base/log.h"
+#include "parax/base/text.h"
 #include "parax/cli/commands.h"
 #include "parax/cli/train_setup.h"
 
@@ -23,6 +24,35 @@ TuneOptions TuningFor(const Options& options) {
     };
   }
   return tune;
+}
+
+void ChoosePlan(TrainSetup& setup, MemoryEstimate& memory) {
+  const size_t limit = setup.machine.topology.memory_limit_bytes;
+  TrainerOptions fixed = setup.trainer;
+  const MemoryEstimate of_fixed = memory;
+  TuneOptions tune = TuningFor(setup.options);
+  if (tune.nhwc && tune.blocked) {
+    setup.trainer.blocked = true;
+    memory = EstimateMemory(setup);
+    if (memory.total() > limit) {
+      tune.blocked = false;
+      Info("blocked layouts are left out: they would need {}",
+           HumanBytes(static_cast<double>(memory.total())));
+    }
+  }
+  std::optional<TunedPlan> plan = FindTuned(setup.graph, fixed, tune);
+  if (!plan) {
+    Info("timing kernels and layouts, once for this network, micro-batch and machine ...");
+    plan = Tune(setup.graph, fixed, tune).plan;
+  }
+  setup.trainer = fixed;
+  UseTuned(*plan, setup.trainer);
+  memory = EstimateMemory(setup);
+  if (memory.total() <= limit) return;
+  Info("the tuned plan is not taken: it would need {}",
+       HumanBytes(static_cast<double>(memory.total())));
+  setup.trainer = std::move(fixed);
+  memory = of_fixed;
 }
 
 TrainSetup ResolveSynthetic(const Options& options) {

@@ -55,8 +55,8 @@ bool PlaceSeats(std::vector<Share>& shares, int instances, int k) {
 }  // namespace
 
 SeatPlan PlanSeats(const Topology& topology, const SeatRequest& request) {
-  const int k = request.cores_per_instance;
-  if (k < 1) FailUsage("an instance needs at least 1 core, not {}", k);
+  int k = request.cores_per_instance;
+  if (k < 0) FailUsage("an instance needs at least 1 core, not {}", k);
   if (request.instances < 0) FailUsage("{} instances make no sense", request.instances);
   if (request.reserved_cores < 0) FailUsage("cannot reserve {} cores", request.reserved_cores);
 
@@ -72,9 +72,19 @@ SeatPlan PlanSeats(const Topology& topology, const SeatRequest& request) {
   }
 
   std::vector<Share> shares = ReserveCores(topology, request.reserved_cores);
+  const int free = budget - request.reserved_cores;
+  if (k == 0) {
+    const int instances =
+        request.instances > 0 ? request.instances : static_cast<int>(topology.domains.size());
+    const auto fits = [&](int cores) {
+      std::vector<Share> tried = shares;
+      return instances <= free / cores && PlaceSeats(tried, instances, cores);
+    };
+    for (k = free; k > 1 && !fits(k);) --k;
+  }
   int most = 0;
   for (const Share& share : shares) most += share.free / k;
-  most = std::min(most, (budget - request.reserved_cores) / k);
+  most = std::min(most, free / k);
   if (most == 0) {
     FailUsage(
         "no NUMA domain has {} usable cores for one instance{}: ask for fewer cores per instance",

@@ -16,9 +16,9 @@ struct Seat {
 };
 
 struct SeatRequest {
-  int instances = 0;  // 0: as many as fit
-  int cores_per_instance = 1;
-  int reserved_cores = 0;  // kept free for input decoding, taken evenly from the domains
+  int instances = 0;           // 0: as many as fit
+  int cores_per_instance = 1;  // 0: as many as each can have; without `instances`, one a domain
+  int reserved_cores = 0;      // kept free for input decoding, taken evenly from the domains
 };
 
 struct SeatPlan {

@@ -217,7 +217,7 @@ TEST(Program, NamesThePathThatCannotBeUsed) {
 
 TEST(Program, HelpsAndSaysItsVersion) {
   const TemporaryFolder folder;
-  for (const char* command : {"train", "eval", "predict", "plan", "topo"}) {
+  for (const char* command : {"train", "eval", "predict", "plan", "tune", "bench", "topo"}) {
     const ProgramResult help = RunProgram(folder.path(), {command, "--help"});
     EXPECT_EQ(help.status, 0);
     EXPECT_TRUE(Holds(help.out, "--json") && Holds(help.out, "Examples:")) << command;

@@ -86,6 +86,27 @@ TEST(PlanSeats, SeveralCoresAnInstanceNeverCrossADomain) {
             std::string::npos);
 }
 
+TEST(PlanSeats, AllCoresAreAsManyAsTheInstancesCanHave) {
+  const auto cores = [](const Topology& topology, int instances, int reserved) {
+    const SeatPlan plan = PlanSeats(topology, {instances, 0, reserved});
+    const size_t expected = instances == 0 ? topology.domains.size() : size_t(instances);
+    EXPECT_EQ(plan.seats.size(), expected);
+    ExpectSound(topology, plan, static_cast<int>(plan.seats[0].pus.size()));
+    return static_cast<int>(plan.seats[0].pus.size());
+  };
+  Topology topology = Machine(kTwoBy28);
+  EXPECT_EQ(cores(topology, 1, 0), 28) << "one domain's";
+  EXPECT_EQ(cores(topology, 2, 0), 28);
+  EXPECT_EQ(cores(topology, 3, 0), 14);
+  EXPECT_EQ(cores(topology, 0, 0), 28);
+  EXPECT_EQ(cores(topology, 2, 4), 26);
+  EXPECT_EQ(cores(topology, 56, 0), 1);
+  topology.cpu_quota = 10;
+  EXPECT_EQ(cores(topology, 1, 0), 10);
+  EXPECT_EQ(cores(topology, 3, 0), 3);
+  EXPECT_NE(RefusalOf(topology, {11, 0, 0}).find("room for 10"), std::string::npos);
+}
+
 TEST(PlanSeats, ReservedCoresComeEvenlyFromTheDomains) {
   const Topology topology = Machine(kTwoBy28);
   const SeatPlan plan = PlanSeats(topology, {.reserved_cores = 4});
@@ -126,7 +147,7 @@ TEST(PlanSeats, RefusalsSayHowMuchThereIs) {
   EXPECT_NE(RefusalOf(topology, {.cores_per_instance = 29}).find("29 usable cores"),
             std::string::npos);
   EXPECT_NE(RefusalOf(topology, {.reserved_cores = 56}).find("56 usable cores"), std::string::npos);
-  EXPECT_NE(RefusalOf(topology, {.cores_per_instance = 0}), "not refused");
+  EXPECT_NE(RefusalOf(topology, {.cores_per_instance = -1}), "not refused");
   EXPECT_NE(RefusalOf(topology, {.instances = -1}), "not refused");
   EXPECT_NE(RefusalOf(topology, {.reserved_cores = -1}), "not refused");
   topology.cpu_quota = 1.5;
