@@ -180,7 +180,8 @@ std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const Mode
 
 bool IsModelPath(const std::string& model) {
   const std::vector<std::string> names = ModelNames();
-  return std::ranges::find(names, model) == names.end() && std::filesystem::exists(model);
+  return std::ranges::find(names, model) == names.end() &&
+         (model.find('/') != std::string::npos || std::filesystem::exists(model));
 }
 
 LoadedModel LoadModel(const std::string& model) {

@@ -67,7 +67,7 @@ struct LoadedModel {
   std::string line;
 };
 LoadedModel LoadModel(const std::string& model);
-// Where --model may be either: it is no network's name, and there is such a file or folder.
+// Where --model may be either: it is no network's name, and has a slash or is there.
 bool IsModelPath(const std::string& model);
 
 }  // namespace parax

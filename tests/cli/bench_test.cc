@@ -97,6 +97,7 @@ TEST(Bench, RefusesWhatItCannotDo) {
   };
   EXPECT_TRUE(Holds(refused({}), "--model is missing"));
   EXPECT_TRUE(Holds(refused({"--model", "resnet21"}), "no model is called 'resnet21'"));
+  EXPECT_TRUE(Holds(refused({"--model", "runs/none"}), "runs/none is neither a checkpoint nor"));
   EXPECT_TRUE(Holds(refused({"--model", "resnet20", "--mode", "test"}), "train, infer"));
   EXPECT_TRUE(Holds(refused({"--model", "resnet20", "--seconds", "0"}), "--seconds is 0"));
   EXPECT_TRUE(Holds(refused({"--model", "resnet20", "--cores-per-instance", "0"}), "or all"));
