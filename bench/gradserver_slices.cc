@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "parax/gradserver/kernels_internal.h"
 #include "parax/gradserver/layout_internal.h"
+#include "parax/gradserver/optimizer_internal.h"
+#include "parax/gradserver/reduction_internal.h"
 #include "parax/gradserver/server.h"
 
 namespace parax {
@@ -104,6 +107,60 @@ void Slices(benchmark::State& state, OptimizerKind kind, UpdatePolicy policy) {
   state.counters["max_us"] = at(100);
 }
 
+constexpr size_t kSliceFloats = 16384;  // updated or summed at a time, as in a slice
+
+// One optimizer's loop, a slice at a time through arrays that do not fit into caches.
+void Update(benchmark::State& state, const OptimizerOptions& options) {
+  const size_t states = StateNames(options).size(), arrays = 2 + states;
+  const size_t n = kFloats / arrays / kSliceFloats * kSliceFloats;
+  std::vector<float> w(n, 0.01f), g(n, 0.001f), s0(states > 0 ? n : 0), s1(states > 1 ? n : 0);
+  const Kernels& kernels = KernelsAt(CurrentIsa());
+  const Kernels::Update update = kernels.update(options);
+  const Coefficients c = CoefficientsAt(options, 1, 1e-4, 1, true, 1);
+  for (auto _ : state) {
+    for (size_t at = 0; at < n; at += kSliceFloats) {
+      update(w.data() + at, s0.empty() ? nullptr : s0.data() + at,
+             s1.empty() ? nullptr : s1.data() + at, g.data() + at, kSliceFloats, c);
+    }
+    benchmark::ClobberMemory();
+  }
+  // All are read, and all but the gradient written.
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<int64_t>((2 * arrays - 1) * n * sizeof(float)));
+}
+
+void Reduction(benchmark::State& state) {
+  const auto leaves = static_cast<size_t>(state.range(0));
+  const size_t n = kFloats / (leaves + 1) / kSliceFloats * kSliceFloats;
+  std::vector<std::vector<float>> gradients(leaves, std::vector<float>(n, 0.001f));
+  std::vector<const float*> from;
+  std::vector<uint16_t> numbers;
+  for (const auto& gradient : gradients) {
+    numbers.push_back(static_cast<uint16_t>(from.size()));
+    from.push_back(gradient.data());
+  }
+  std::vector<float> out(n), partial(kTreeDepth * kBlock);
+  const Kernels& kernels = KernelsAt(CurrentIsa());
+  const int group = ServerOptions{}.reduce_group;
+  for (auto _ : state) {
+    for (size_t at = 0; at < n; at += kSliceFloats) {
+      SumLeaves(kernels, numbers, from.data(), group, at, kSliceFloats, 0.5f, out.data() + at,
+                partial.data());
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<int64_t>((leaves + 1) * n * sizeof(float)));
+}
+
+OptimizerOptions Optimizer(OptimizerKind kind, double momentum = 0.9, bool nesterov = false) {
+  OptimizerOptions options;
+  options.kind = kind;
+  options.momentum = momentum;
+  options.nesterov = nesterov;
+  return options;
+}
+
 void Leaves(benchmark::internal::Benchmark* bench) {
   bench->ArgName("leaves")->Arg(1)->Arg(2)->Arg(8)->Arg(56)->UseManualTime()->Unit(
       benchmark::kMillisecond);
@@ -114,6 +171,18 @@ BENCHMARK_CAPTURE(Slices, sgd_commit, OptimizerKind::kSgd, UpdatePolicy::kCommit
 BENCHMARK_CAPTURE(Slices, adamw_commit, OptimizerKind::kAdamW, UpdatePolicy::kCommit)
     ->Apply(Leaves);
 BENCHMARK_CAPTURE(Slices, lars_commit, OptimizerKind::kLars, UpdatePolicy::kCommit)->Apply(Leaves);
+BENCHMARK_CAPTURE(Slices, adam_commit, OptimizerKind::kAdam, UpdatePolicy::kCommit)->Apply(Leaves);
+
+BENCHMARK_CAPTURE(Update, sgd, Optimizer(OptimizerKind::kSgd, 0))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Update, sgd_momentum, Optimizer(OptimizerKind::kSgd))
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Update, sgd_nesterov, Optimizer(OptimizerKind::kSgd, 0.9, true))
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Update, adam, Optimizer(OptimizerKind::kAdam))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Update, adamw, Optimizer(OptimizerKind::kAdamW))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(Update, lars, Optimizer(OptimizerKind::kLars))->Unit(benchmark::kMillisecond);
+BENCHMARK(Reduction)->ArgName("leaves")->Arg(1)->Arg(2)->Arg(8)->Arg(56)->Unit(
+    benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace parax
