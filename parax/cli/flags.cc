@@ -144,7 +144,8 @@ std::vector<Flag> MakeFlags() {
           fmt::format("network: {}, or resnet:bottleneck:BLOCKS", fmt::join(ModelNames(), " "))),
       For("model,m", &O::model, kEval | kPredict, basics, "PATH",
           "run folder (its best checkpoint, else its newest) or checkpoint"),
-      For("model,m", &O::model, kBench, basics, "NAME or PATH", "network, run folder or checkpoint"),
+      For("model,m", &O::model, kBench, basics, "NAME or PATH",
+          "network, run folder or checkpoint"),
       For("mode", &O::mode, kBench, basics, "NAME", "train or infer"),
       For("data,d", &O::data, kTrain, basics, "FOLDER",
           "folder with train/ and val/, each with a folder of images a class; 'synthetic' for "
