@@ -27,7 +27,7 @@ std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const 
       fmt::format("{};{};{};{};{}", TuneKey(options), MicroBatchSizes(options.train).front(),
                   options.winograd, tune.nhwc, tune.blocked);
   for (const Graph::Node& node : graph.nodes()) {
-    text += fmt::format(";{}{}", node.layer->kind(), node.frozen);
+    text += fmt::format(";{}{}", node.layer->Signature(), node.frozen);
     for (const int value : node.inputs) text += fmt::format("<{}", value);
     for (const int64_t d : graph.dims(node.output)) text += fmt::format(",{}", d);
     for (const ParamSpec& param : node.layer->Params()) {
