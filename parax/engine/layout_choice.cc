@@ -90,6 +90,7 @@ bool BlockedIsFaster(const Graph& graph, const TrainerOptions& options,
   const std::string key = Key(graph, options);
   if (known.contains(key) && known[key].is_boolean()) return known[key].get<bool>();
   TrainerOptions probe = options;
+  probe.trace = nullptr;  // it is of the run, not of what is tried before
   probe.plan = {};
   probe.learning_rate = [](uint64_t) { return 0.0; };
   probe.loss.probabilities = false;

@@ -30,9 +30,7 @@ class alignas(64) TraceTrack {
   void Add(const TraceEvent& event) noexcept { events_[written_++ % events_.size()] = event; }
 
   const std::string& name() const { return name_; }
-  uint64_t overwritten() const {
-    return written_ > events_.size() ? written_ - events_.size() : 0;
-  }
+  uint64_t overwritten() const { return written_ > events_.size() ? written_ - events_.size() : 0; }
   std::vector<TraceEvent> Events() const;  // oldest first
 
  private:
@@ -74,6 +72,29 @@ class Trace {
   Clock::time_point time_;
   std::vector<std::unique_ptr<TraceTrack>> tracks_;
   std::vector<std::vector<TraceOp>> plans_;
+};
+
+// Reads the counter at the borders of what a thread does. Hot code; without a track it costs a
+// branch.
+class TraceTimer {
+ public:
+  static constexpr uint64_t kLeastCycles = 2000;  // about a microsecond
+
+  explicit TraceTimer(TraceTrack* track) noexcept : track_(track) { Start(); }
+  void Start() noexcept {
+    if (track_ != nullptr) begin_ = Trace::Now();
+  }
+  // What has been done since the last call: recorded if it took `least_cycles`.
+  void Note(TraceEvent event, uint64_t least_cycles = kLeastCycles) noexcept {
+    if (track_ == nullptr) return;
+    event.begin = begin_;
+    event.end = begin_ = Trace::Now();
+    if (event.end - event.begin >= least_cycles) track_->Add(event);
+  }
+
+ private:
+  TraceTrack* track_;
+  uint64_t begin_ = 0;
 };
 
 }  // namespace parax
