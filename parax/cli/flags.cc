@@ -10,6 +10,7 @@
 #include "parax/cli/flags_internal.h"
 #include "parax/cli/toml.h"
 #include "parax/models/resnet.h"
+#include "parax/sched/trace.h"
 
 namespace parax {
 namespace {
@@ -266,6 +267,12 @@ std::vector<Flag> MakeFlags() {
   resume.value_optional = true;
   resume.toml = nullptr;
   flags.insert(flags.begin() + 3, std::move(resume));
+  Flag trace = For("trace", &O::trace, kTrain | kEval, output, "FILE",
+                   fmt::format("write what each instance did last (its newest {} ops and waits) "
+                               "there, for chrome://tracing or Perfetto",
+                               Trace::kEventsPerTrack));
+  trace.toml = nullptr;  // of this run of the program alone, not of those that go on with it
+  flags.push_back(std::move(trace));
   return flags;
 }
 

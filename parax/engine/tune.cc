@@ -42,6 +42,7 @@ std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const 
 double SecondsPerIteration(const Graph& graph, TrainerOptions options, const TunedPlan& plan) {
   UseTuned(plan, options);
   options.eval_sizes.clear();
+  options.trace = nullptr;  // it is of the run, not of what is tried before
   options.learning_rate = [](uint64_t) { return 0.0; };
   options.loss.probabilities = false;
   if (options.train.samples >= options.train.batch) {
