@@ -9,6 +9,7 @@
 #include "parax/cli/commands.h"
 #include "parax/cli/resume.h"
 #include "parax/cli/session.h"
+#include "parax/cli/trace_file.h"
 #include "parax/cli/train_report.h"
 #include "parax/data/pipeline.h"
 
@@ -114,13 +115,17 @@ int RunEval(const Options& options) {
   Info("{}", MachineLine(machine));
   const BatchPlan batches =
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
-  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
+  TraceFile trace(options.trace);
+  TrainerOptions evaluator = EvaluatorOptions(machine, model.config, options, batches);
+  evaluator.trace = trace.trace();
+  Trainer trainer(model.graph, std::move(evaluator));
   trainer.Load(model.weights);
   const auto input =
       EvaluationSource(machine, model.config, options, split, batches, trainer.stop());
   const auto begin = Clock::now();
   const EvalReport report = trainer.Evaluate(batches, *input, false);
   const double seconds = SecondsSince(begin);
+  trace.Write();
 
   const LossResult& total = report.total;
   if (total.count == 0) Fail("none of {} images can be decoded", split.size());

@@ -10,6 +10,7 @@
 #include "parax/cli/flags_internal.h"
 #include "parax/cli/toml.h"
 #include "parax/models/resnet.h"
+#include "parax/sched/trace.h"
 
 namespace parax {
 namespace {
@@ -284,6 +285,12 @@ std::vector<Flag> MakeFlags() {
   resume.value_optional = true;
   resume.toml = nullptr;
   flags.insert(flags.begin() + 3, std::move(resume));
+  Flag trace = For("trace", &O::trace, kTrain | kEval, output, "FILE",
+                   fmt::format("write what each instance did last (its newest {} ops and waits) "
+                               "there, for chrome://tracing or Perfetto",
+                               Trace::kEventsPerTrack));
+  trace.toml = nullptr;  // of this run of the program alone, not of those that go on with it
+  flags.push_back(std::move(trace));
   return flags;
 }
 
@@ -319,31 +326,6 @@ const Flag* FindFlag(const std::string& name, unsigned command) {
     if (std::find(flag.names.begin(), flag.names.end(), name) != flag.names.end()) return &flag;
   }
   return nullptr;
-}
-
-const std::vector<Command>& Commands() {
-  static const std::vector<Command> commands = {
-      {"train", kTrain, "Train a network on a folder of images",
-       "  parax train --data flowers --model resnet18 --epochs 20\n"
-       "  parax train --out runs/mine --resume\n"
-       "  parax train --config recipes/cifar10-resnet20.toml --data cifar10\n"},
-      {"eval", kEval, "Measure a trained network on a folder of images",
-       "  parax eval --model runs/mine --data flowers\n"},
-      {"predict", kPredict, "Say what is on images",
-       "  parax predict --model runs/mine photo.jpg more-photos/\n"
-       "  find . -name '*.jpg' | parax predict --model runs/mine --format json -\n"
-       "  parax predict --model runs/mine batch.npy --out logits.npy\n"},
-      {"plan", kPlan, "Tell what training a network takes, without running it",
-       "  parax plan --model resnet152 --micro-batch 8\n"},
-      {"tune", kTune, "Time kernels and layouts for a network here, and keep the best",
-       "  parax tune --model resnet50 --micro-batch 16\n"},
-      {"bench", kBench, "Measure the speed of training or inference on synthetic images",
-       "  parax bench --model resnet50 --batch 64\n"
-       "  parax bench --model resnet50 --mode infer --instances 1 --cores-per-instance all --batch "
-       "1\n"},
-      {"topo", kTopo, "Show cores, memory and limits as ParaX sees them",
-       "  parax topo --advice\n"}};
-  return commands;
 }
 
 }  // namespace parax

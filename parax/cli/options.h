@@ -81,7 +81,8 @@ struct Options {
   bool strict_data = false;
 
   uint64_t seed = 0;
-  int workers = 0;  // decoding threads; 0: chosen
+  int workers = 0;              // decoding threads; 0: chosen
+  std::filesystem::path trace;  // file; empty: none
   bool json = false, quiet = false, verbose = false, advice = false, parse_only = false;
   std::optional<int64_t> micro_batch;  // plan, tune
   std::string split = "val";           // eval

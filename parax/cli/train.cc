@@ -15,6 +15,7 @@
 #include "parax/base/log.h"
 #include "parax/cli/commands.h"
 #include "parax/cli/signals.h"
+#include "parax/cli/trace_file.h"
 #include "parax/cli/train_run.h"
 
 namespace parax {
@@ -85,15 +86,26 @@ int RunTrain(const Options& given) {
   made_lock = lock_path;
   made_folders = std::move(missing);
   ExitOnStopSignals(RemoveMadeFolders);
+  std::optional<TraceFile> trace;
   std::optional<TrainRun> run;
   try {
+    trace.emplace(given.trace);
+    setup.trainer.trace = trace->trace();
     run.emplace(std::move(setup), std::move(resume));
   } catch (...) {
     RemoveMadeFolders();
     ExitOnStopSignals();  // without them: they go before the program does
     throw;
   }
-  return run->Run();
+  int status = 1;
+  try {
+    status = run->Run();
+  } catch (...) {
+    trace->Write();  // what went on before the failure is worth a look
+    throw;
+  }
+  trace->Write();
+  return status;
 }
 
 }  // namespace parax

@@ -148,15 +148,22 @@ Instance::BoundPlan* Instance::Begin(Mode mode, const MicroBatch& batch) {
 
 Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext& context, int micro,
                          bool last) {
+  const uint16_t plan = static_cast<uint16_t>(&bound - plans_.data());
+  TraceTimer timer(wiring_.track);
+  const auto note = [&](TraceKind kind, int index, uint64_t least = TraceTimer::kLeastCycles) {
+    timer.Note({0, 0, context.iteration, plan, static_cast<uint16_t>(index), kind}, least);
+  };
   for (int i = begin; i < end; ++i) {
     BoundOp& op = bound.ops[static_cast<size_t>(i)];
     if (wiring_.stop->stopped()) return Outcome::kStopped;
     if (wiring_.hook != nullptr) {
       const Outcome outcome = wiring_.hook->Enter(wiring_.leaf, context.iteration, i);
       if (outcome != Outcome::kOk) return outcome;
+      timer.Start();
     }
     for (const int bucket : op.await) {
       const Outcome outcome = wiring_.server->AwaitBucket(wiring_.leaf, bucket);
+      note(TraceKind::kBucketWait, bucket);
       if (outcome != Outcome::kOk) return outcome;
     }
     const bool add = micro > 0 && op.later != nullptr;
@@ -166,6 +173,7 @@ Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext&
         if (outcome == Outcome::kOk) outcome = adding->Run(context);
       }
     }
+    note(TraceKind::kOp, i, 0);
     if (outcome != Outcome::kOk) {
       wiring_.stop->Fail(outcome, "layer op", i);
       return outcome;
@@ -182,6 +190,7 @@ Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext&
     }
     if (wiring_.server != nullptr) {
       outcome = wiring_.server->Help(wiring_.leaf);
+      note(TraceKind::kServerWork, 0);
       if (outcome != Outcome::kOk) return outcome;
     }
   }

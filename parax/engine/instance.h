@@ -10,6 +10,7 @@
 #include "parax/gradserver/server.h"
 #include "parax/numa/arena.h"
 #include "parax/sched/hook.h"
+#include "parax/sched/trace.h"
 
 namespace parax {
 
@@ -24,7 +25,8 @@ class Instance {
     ParamStore* store = nullptr;
     GradientServer* server = nullptr;  // null: inference only
     StopFlag* stop = nullptr;
-    OpHook* hook = nullptr;  // may be null
+    OpHook* hook = nullptr;       // may be null
+    TraceTrack* track = nullptr;  // may be null; its trace knows the plans in Prepare's order
   };
 
   explicit Instance(const Wiring& wiring) : wiring_(wiring) {}

@@ -91,6 +91,14 @@ std::string PlanRecord::Hash() const {
   return digest.Finish().substr(0, 12);
 }
 
+std::vector<TraceOp> DescribeOps(const Plan& plan) {
+  std::vector<TraceOp> ops;
+  for (const PlanOp& op : plan.ops) {
+    ops.push_back({op.name, op.kernel->implementation(), op.flops, op.bytes});
+  }
+  return ops;
+}
+
 std::string Describe(const Plan& plan, bool verbose) {
   std::string text =
       fmt::format("{} plan of {} images: {} ops ({} forward), {:.2f} GFLOP, arena {}\n",

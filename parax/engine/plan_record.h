@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parax/engine/plan.h"
+#include "parax/sched/trace.h"
 
 namespace parax {
 
@@ -28,6 +29,9 @@ struct PlanRecord {
 
 // CPU model, instruction set in use and oneDNN version: what kernel names and layouts depend on.
 std::string MachineKey();
+
+// What a trace says of a plan's ops.
+std::vector<TraceOp> DescribeOps(const Plan& plan);
 
 // A table of ops, buffers and predicted memory, for `parax plan`.
 std::string Describe(const Plan& plan, bool verbose);

@@ -1,6 +1,6 @@
 #include "parax/engine/trainer.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,8 @@ constexpr uint64_t kRing = 16;  // results kept
 }  // namespace
 
 struct Trainer::Leaf {
-  explicit Leaf(const Instance::Wiring& wiring) : instance(wiring) {}
+  explicit Leaf(const Instance::Wiring& wiring) : track(wiring.track), instance(wiring) {}
+  TraceTrack* track;
   Instance instance;
   std::array<LossResult, kRing> results;  // of iteration t at t % kRing
   Sequence finished;                      // iterations this leaf is through with
@@ -69,9 +70,18 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
   }
   for (int leaf = 0; leaf < workers_.size(); ++leaf) {
     const int domain = workers_.seat(leaf).domain;
+    TraceTrack* track = nullptr;
+    if (options_.trace != nullptr) {
+      const std::vector<int>& pus = workers_.seat(leaf).pus;
+      track = &options_.trace->AddTrack(fmt::format(
+          "instance {} ({} {})", leaf, pus.size() == 1 ? "CPU" : "CPUs", fmt::join(pus, ",")));
+    }
     leaves_.push_back(std::make_unique<Leaf>(
         Instance::Wiring{leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)],
-                         store_.get(), server_.get(), &stop_, options_.hook}));
+                         store_.get(), server_.get(), &stop_, options_.hook, track}));
+  }
+  if (options_.trace != nullptr) {
+    for (const Plan* plan : plans) options_.trace->AddPlan(DescribeOps(*plan));
   }
   workers_.Run([&](int leaf) { leaves_[static_cast<size_t>(leaf)]->instance.Prepare(plans); });
 }
@@ -145,7 +155,9 @@ Outcome Trainer::RunIteration(int leaf, uint64_t iteration, InputSource& input) 
       server_->BeginIteration(leaf, iteration, options_.learning_rate(iteration), share.count);
   for (int micro = 0; micro < micro_batches && outcome == Outcome::kOk; ++micro) {
     MicroBatch batch;
+    TraceTimer timer(self.track);
     outcome = input.Acquire(leaf, batch);
+    timer.Note({.iteration = iteration, .kind = TraceKind::kInputWait});
     if (outcome != Outcome::kOk) break;
     const RunContext context{options_.seed, iteration, batch.sample_ids};
     outcome = self.instance.Train(batch, context, micro, micro_batches, total);
@@ -289,7 +301,9 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
     for (int64_t it = 0; it < plan.IterationsPerEpoch(); ++it) {
       for (int m = 0; m < plan.MicroBatches(it, leaf); ++m) {
         MicroBatch batch;
+        TraceTimer timer(leaves_[static_cast<size_t>(leaf)]->track);
         if (input.Acquire(leaf, batch) != Outcome::kOk) return;
+        timer.Note({.kind = TraceKind::kInputWait});
         const RunContext context{options_.seed, 0, batch.sample_ids};
         const Outcome outcome =
             instance.Evaluate(batch, context, totals[static_cast<size_t>(leaf)]);

@@ -15,6 +15,7 @@
 #include "parax/engine/param_store.h"
 #include "parax/engine/plan_record.h"
 #include "parax/engine/workers.h"
+#include "parax/sched/trace.h"
 
 namespace parax {
 
@@ -38,6 +39,7 @@ struct TrainerOptions {
   uint64_t seed = 0;
   std::function<double(uint64_t iteration)> learning_rate;  // pure, does not allocate
   OpHook* hook = nullptr;
+  Trace* trace = nullptr;  // gets a track an instance; outlives the trainer
 };
 
 // How a trainer with these options builds its plan for `batch` images.

@@ -27,7 +27,7 @@ std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const 
       fmt::format("{};{};{};{};{}", TuneKey(options), MicroBatchSizes(options.train).front(),
                   options.winograd, tune.nhwc, tune.blocked);
   for (const Graph::Node& node : graph.nodes()) {
-    text += fmt::format(";{}{}", node.layer->kind(), node.frozen);
+    text += fmt::format(";{}{}", node.layer->Signature(), node.frozen);
     for (const int value : node.inputs) text += fmt::format("<{}", value);
     for (const int64_t d : graph.dims(node.output)) text += fmt::format(",{}", d);
     for (const ParamSpec& param : node.layer->Params()) {
@@ -42,6 +42,7 @@ std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const 
 double SecondsPerIteration(const Graph& graph, TrainerOptions options, const TunedPlan& plan) {
   UseTuned(plan, options);
   options.eval_sizes.clear();
+  options.trace = nullptr;  // it is of the run, not of what is tried before
   options.learning_rate = [](uint64_t) { return 0.0; };
   options.loss.probabilities = false;
   if (options.train.samples >= options.train.batch) {

@@ -135,7 +135,7 @@ std::vector<std::vector<LayerTuner::Candidate>> LayerTuner::Candidates(
 
 void LayerTuner::Time(int node, const CompiledLayer& layer, std::vector<Candidate>& candidates) {
   const Layer& rule = *graph_.nodes()[static_cast<size_t>(node)].layer;
-  std::string shapes = TuneKey(options_) + ";" + rule.kind();
+  std::string shapes = TuneKey(options_) + ";" + rule.Signature();
   for (const Layout& input : layer.inputs) shapes += ";" + input.ToString();
   shapes += ";" + layer.output.ToString();
   for (const ParamSpec& param : rule.Params()) shapes += ";" + Layout::Plain(param.dims).ToString();
@@ -220,8 +220,7 @@ LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
 
 const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span<const int> made) {
   const Graph::Node& n = graph_.nodes()[static_cast<size_t>(node)];
-  // Layers alike in this have the same kernels: stride and padding follow from the sizes.
-  std::string key = fmt::format("{}{}", n.layer->kind(), n.frozen);
+  std::string key = fmt::format("{}{}", n.layer->Signature(), n.frozen);  // alike: same kernels
   for (const int64_t d : graph_.dims(n.output)) key += fmt::format(",{}", d);
   for (const ParamSpec& param : n.layer->Params()) {
     for (const int64_t d : param.dims) key += fmt::format("x{}", d);

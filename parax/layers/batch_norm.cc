@@ -18,6 +18,10 @@ class BatchNormLayer final : public Layer {
     if (options.channels < 1) Fail("batch norm of {} channels", options.channels);
   }
   std::string kind() const override { return "batch_norm"; }
+  std::string Signature() const override {
+    return fmt::format("batch_norm{}{}{}", options_.add ? " add" : "", options_.relu ? " relu" : "",
+                       options_.frozen ? " frozen" : "");
+  }
 
   Dims OutputDims(const std::vector<Dims>& inputs) const override {
     RequireInputs(*this, inputs, options_.add ? 2 : 1);

@@ -167,6 +167,10 @@ class ConvLayer final : public Layer {
   }
 
   std::string kind() const override { return "conv"; }
+  std::string Signature() const override {
+    return fmt::format("conv stride {} padding {} dilation {} groups {}", o_.stride, o_.padding,
+                       o_.dilation, o_.groups);
+  }
 
   Dims OutputDims(const std::vector<Dims>& inputs) const override {
     if (inputs.size() != 1 || inputs[0].size() != 4 || inputs[0][1] != o_.in_channels)

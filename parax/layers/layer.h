@@ -147,6 +147,8 @@ class Layer {
  public:
   virtual ~Layer() = default;
   virtual std::string kind() const = 0;  // "conv", "batch_norm", ...
+  // Kind and options: with equal signatures, parameters and inputs, layers compile alike.
+  virtual std::string Signature() const { return kind(); }
   // Output's logical sizes. Throws Error when the inputs do not fit.
   virtual Dims OutputDims(const std::vector<Dims>& inputs) const = 0;
   virtual std::vector<ParamSpec> Params() const { return {}; }

@@ -198,6 +198,10 @@ class PoolLayer final : public Layer {
     }
   }
 
+  std::string Signature() const override {
+    return fmt::format("{} kernel {} stride {} padding {}", kind(), options_.kernel,
+                       options_.stride, options_.padding);
+  }
   std::string kind() const override {
     return kind_ == PoolKind::kMax       ? "max_pool"
            : kind_ == PoolKind::kAverage ? "avg_pool"

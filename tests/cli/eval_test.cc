@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "parax/base/file.h"
@@ -196,6 +197,39 @@ TEST(Train, MeasuresTestWithTheWeightsThatAreUsed) {
     EXPECT_NE(summary["test_loss"], summary["val_loss"]) << "the test cannot fail";
     EXPECT_TRUE(Holds(ReadFile(folder.path() / ("run" + ema) / "report.html"), "test accuracy"));
   }
+}
+
+// Every op of an instance's last steps, in order and without overlap; tracing changes no bit.
+TEST(Trace, HoldsWhatInstancesDid) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  std::string weights;
+  for (const bool traced : {false, true}) {
+    const std::string out = traced ? "traced" : "plain";
+    std::vector<std::string> flags = {"--max-steps", "2", "--tune", "off", "--out", out, "--json"};
+    if (traced) flags.insert(flags.end(), {"--trace", "trace.json"});
+    const ProgramResult train = RunProgram(folder.path(), TrainCommand(flags));
+    ASSERT_EQ(train.status, 0) << train.err;
+    const std::string hash = json::parse(train.out)["sha256"];
+    EXPECT_TRUE(!traced || hash == weights);
+    weights = hash;
+  }
+  const json trace = json::parse(ReadFile(folder.path() / "trace.json"));
+  std::map<int, double> end;
+  std::map<std::string, int> times;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    double& before = end[event["tid"]];
+    EXPECT_GE(event["ts"].get<double>(), before - 0.01) << event;
+    before = event["ts"].get<double>() + event["dur"].get<double>();
+    if (event["cat"] == "op") ++times[event["name"]];
+  }
+  EXPECT_GE(times["conv1 backward"], 2);
+  EXPECT_EQ(times["conv1 forward"], times["loss forward"]);
+  const ProgramResult refused = RunProgram(
+      folder.path(), TrainCommand({"--max-steps", "2", "--out", "no", "--trace", "none/t.json"}));
+  EXPECT_NE(refused.status, 0);
+  EXPECT_FALSE(fs::exists(folder.path() / "no"));
 }
 
 // Names come from whoever packed the data: a terminal must not obey them.

@@ -178,6 +178,80 @@ TEST_P(GoldenTest, InstancesAgreeWithFrozenNorm) {
   }
 }
 
+// By layer and op: the names of all its candidates when every layer works in one layout.
+using CandidateNames = std::map<std::string, std::vector<std::vector<std::string>>>;
+CandidateNames AllCandidates(const Graph& graph, int64_t batch, bool blocked) {
+  Dims dims = graph.dims(0);
+  dims[0] = batch;
+  std::vector<Layout> made = {Layout::ChannelsLast(dims)};
+  std::vector<bool> needs_grad = {false};
+  CandidateNames names;
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Graph::Node& node = graph.nodes()[n];
+    CompileRequest request;
+    request.blocked = blocked;
+    bool needs = !node.layer->Params().empty();
+    for (const int value : node.inputs) {
+      request.inputs.push_back(made[static_cast<size_t>(value)]);
+      request.need_input_grad.push_back(needs_grad[static_cast<size_t>(value)]);
+      needs |= request.need_input_grad.back();
+    }
+    const CompiledLayer layer = node.layer->Compile(request);
+    auto& ops = names[graph.label(static_cast<int>(n))];
+    for (size_t op = 0; op < layer.forward.size() + layer.backward.size(); ++op) {
+      std::vector<std::string> all = node.layer->Candidates(request, static_cast<int>(op));
+      std::erase_if(all, [](const std::string& name) { return name.find("ref") != name.npos; });
+      ops.push_back(std::move(all));  // no plan takes a reference implementation, and they are slow
+    }
+    made.push_back(layer.output);
+    needs_grad.push_back(needs);
+  }
+  return names;
+}
+
+// Every candidate kernel of every layer, forced: run r takes candidate r of each op.
+TEST(Golden, EveryCandidateKernel) {
+  Golden g;
+  const auto folder = DataFolder() / "pytorch-golden";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no shared data at " << DataFolder();
+  g.weights = ReadSafetensors(folder / "resnet_bottleneck.safetensors").tensors;
+  g.golden = ReadSafetensors(folder / "resnet_bottleneck_golden.safetensors").tensors;
+  const Graph graph =
+      BuildModel({.name = "resnet:bottleneck:1,2,1,1:16", .classes = 10, .image_size = 64});
+  const auto images = ChannelsLast(g.golden.at("input").values, 6, 3, 64, 64);
+  for (const bool blocked : {false, true}) {
+    const CandidateNames names = AllCandidates(graph, 6, blocked);
+    size_t runs = 0;
+    for (const auto& [label, ops] : names) {
+      for (const auto& op : ops) runs = std::max(runs, op.size());
+    }
+    ASSERT_GE(runs, 3u);
+    for (size_t run = 0; run < runs; ++run) {
+      Implementations forced;
+      for (const auto& [label, ops] : names) {
+        for (const auto& op : ops) forced[label].push_back(op[run % op.size()]);
+      }
+      TrainerOptions options = GradientOptions(1, 6, 6, 6, 10);
+      options.loss.label_smoothing = 0.1;
+      options.blocked = blocked;
+      options.plan.Set(Mode::kTraining, 6, forced);
+      Trainer trainer(graph, options);
+      for (const auto& [label, ops] : forced) {
+        if (ops.empty()) continue;
+        EXPECT_EQ(trainer.plans()[0]->implementations.at(label), ops) << label;
+      }
+      trainer.Load(StrictLoad(graph, g.weights, "resnet_bottleneck"));
+      FixedSource source(options.train, 3 * 64 * 64, images, Labels(g.golden.at("labels")));
+      const TrainEnd end = trainer.Train(
+          1, source, [](const StepReport&) {}, [] { return false; });
+      ASSERT_EQ(end.outcome, Outcome::kOk) << end.reason;
+      std::string worst;
+      EXPECT_LE(WorstError(Gradients(trainer), Under(g.golden, "grad."), worst), 1)
+          << worst << ", run " << run << (blocked ? ", blocked" : ", channels last");
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Kernels, GoldenTest,
     testing::Combine(testing::Values(Layouts::kChannelsLast, Layouts::kBlocked, Layouts::kMixed),

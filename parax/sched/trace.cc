@@ -1,0 +1,87 @@
+#include "parax/sched/trace.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace parax {
+
+std::vector<TraceEvent> TraceTrack::Events() const {
+  const uint64_t kept = std::min<uint64_t>(written_, events_.size());
+  std::vector<TraceEvent> events;
+  events.reserve(kept);
+  for (uint64_t i = written_ - kept; i < written_; ++i) {
+    events.push_back(events_[i % events_.size()]);
+  }
+  return events;
+}
+
+TraceTrack& Trace::AddTrack(std::string name, size_t capacity) {
+  return *tracks_.emplace_back(std::make_unique<TraceTrack>(std::move(name), capacity));
+}
+
+std::string Trace::ToJson() const {
+  using Json = nlohmann::ordered_json;
+  const double elapsed_us = SecondsSince(time_) * 1e6;
+  const uint64_t elapsed_cycles = std::max<uint64_t>(Now() - cycles_, 1);
+  const double scale = elapsed_us / static_cast<double>(elapsed_cycles);
+  // Cores' counters may differ by a little: an event may seem to begin before the trace did.
+  const auto us = [&](uint64_t cycles) {
+    return static_cast<double>(static_cast<int64_t>(cycles - cycles_)) * scale;
+  };
+  const auto text = [](const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  // Line by line: a tree of all events would take several times their text.
+  std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  const char* separator = "\n";
+  const auto add = [&](const std::string& line) {
+    out += separator;
+    out += line;
+    separator = ",\n";
+  };
+  for (size_t t = 0; t < tracks_.size(); ++t) {
+    const TraceTrack& track = *tracks_[t];
+    add(text({{"ph", "M"},
+              {"pid", 0},
+              {"tid", t},
+              {"name", "thread_name"},
+              {"args", {{"name", track.name()}, {"overwritten_events", track.overwritten()}}}}));
+    for (const TraceEvent& event : track.Events()) {
+      Json args = {{"iteration", event.iteration}};
+      std::string name;
+      switch (event.kind) {
+        case TraceKind::kOp: {
+          const TraceOp& op = plans_.at(event.plan).at(event.index);
+          name = op.name;
+          args["implementation"] = op.implementation;
+          args["GFLOP"] = op.flops / 1e9;
+          args["MB"] = op.bytes / 1e6;
+          break;
+        }
+        case TraceKind::kBucketWait:
+          name = fmt::format("wait for bucket {}", event.index);
+          break;
+        case TraceKind::kInputWait:
+          name = "wait for input";
+          break;
+        case TraceKind::kServerWork:
+          name = "reduce and update";
+          break;
+      }
+      static constexpr const char* kCategories[] = {"op", "wait", "wait", "server"};
+      add(text({{"ph", "X"},
+                {"pid", 0},
+                {"tid", t},
+                {"ts", us(event.begin)},
+                {"dur", us(event.end) - us(event.begin)},
+                {"name", name},
+                {"cat", kCategories[static_cast<size_t>(event.kind)]},
+                {"args", args}}));
+    }
+  }
+  return out + "\n]}\n";
+}
+
+}  // namespace parax
