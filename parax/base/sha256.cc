@@ -74,4 +74,10 @@ std::string Sha256::Finish() {
   return hex;
 }
 
+std::string Sha256Of(std::string_view text) {
+  Sha256 digest;
+  digest.Update(std::as_bytes(std::span(text)));
+  return digest.Finish();
+}
+
 }  // namespace parax

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace parax {
 
@@ -24,5 +25,7 @@ class Sha256 {
   size_t pending_size_ = 0;
   uint64_t total_ = 0;  // bytes
 };
+
+std::string Sha256Of(std::string_view text);  // its digest, as Finish gives it
 
 }  // namespace parax

@@ -68,8 +68,7 @@ OpTimes OpTimer::Run(const TimedOp& op, bool warm) {
     const auto bound = op.kernel->Bind(arguments);
     --waiting;
     while (waiting.load() > 0) std::this_thread::yield();
-    const std::vector<int64_t> samples(size_t{1} << 16);
-    const RunContext context{0, 1, samples.data()};
+    const RunContext context{0, 1, samples_.data()};
     for (double* const result :
          {&seconds[static_cast<size_t>(leaf)].cold, &seconds[static_cast<size_t>(leaf)].warm}) {
       const Clock::time_point start = Clock::now();

@@ -44,6 +44,7 @@ class OpTimer {
   std::vector<Arena> arenas_;  // one a seat
   size_t evicting_;            // bytes of other memory used before the same bytes are used again
   size_t at_ = 0;              // where the next op's operands lie
+  const std::vector<int64_t> samples_ = std::vector<int64_t>(size_t{1} << 16);  // ids, all 0
 };
 
 }  // namespace parax

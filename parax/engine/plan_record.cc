@@ -85,10 +85,7 @@ std::string PlanRecord::Hash() const {
       {"blocked", blocked}, {"threads", threads}, {"plans", plans}, {"layouts", layouts}};
   // Records from before layers had layouts of their own keep their hash.
   if (!layers.empty()) json["blocked_layers"] = layers;
-  const std::string text = json.dump();
-  Sha256 digest;
-  digest.Update(std::as_bytes(std::span(text)));
-  return digest.Finish().substr(0, 12);
+  return Sha256Of(json.dump()).substr(0, 12);
 }
 
 std::vector<TraceOp> DescribeOps(const Plan& plan) {

@@ -27,16 +27,10 @@ std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const 
       fmt::format("{};{};{};{};{}", TuneKey(options), MicroBatchSizes(options.train).front(),
                   options.winograd, tune.nhwc, tune.blocked);
   for (const Graph::Node& node : graph.nodes()) {
-    text += fmt::format(";{}{}", node.layer->Signature(), node.frozen);
+    text += ";" + LayerKey(graph, node);
     for (const int value : node.inputs) text += fmt::format("<{}", value);
-    for (const int64_t d : graph.dims(node.output)) text += fmt::format(",{}", d);
-    for (const ParamSpec& param : node.layer->Params()) {
-      for (const int64_t d : param.dims) text += fmt::format("x{}", d);
-    }
   }
-  Sha256 digest;
-  digest.Update(std::as_bytes(std::span(text)));
-  return digest.Finish().substr(0, 16);
+  return Sha256Of(text).substr(0, 16);
 }
 
 double SecondsPerIteration(const Graph& graph, TrainerOptions options, const TunedPlan& plan) {

@@ -14,13 +14,6 @@ using Json = nlohmann::json;
 constexpr int kFormat = 1;
 constexpr size_t kMostBytes = size_t{64} << 20;
 
-std::string Digest(const Json& content) {
-  const std::string text = content.dump();
-  Sha256 digest;
-  digest.Update(std::as_bytes(std::span(text)));
-  return digest.Finish();
-}
-
 }  // namespace
 
 std::filesystem::path TuneCachePath() {
@@ -38,7 +31,7 @@ bool TuneCache::Read() {
   try {
     const Json json = Json::parse(ReadFile(file_, kMostBytes));
     const Json& content = json.at("content");
-    if (json.at("format") != kFormat || json.at("hash") != Digest(content)) return false;
+    if (json.at("format") != kFormat || json.at("hash") != Sha256Of(content.dump())) return false;
     std::map<std::string, OpTimes> times;
     std::map<std::string, TunedPlan> plans;
     for (const auto& [key, value] : content.at("times").items()) {
@@ -83,7 +76,7 @@ void TuneCache::Save() const {
                   {"kind", value.kind}};
   }
   const Json content = {{"times", times}, {"plans", plans}};
-  const Json json = {{"format", kFormat}, {"hash", Digest(content)}, {"content", content}};
+  const Json json = {{"format", kFormat}, {"hash", Sha256Of(content.dump())}, {"content", content}};
   try {
     std::filesystem::create_directories(file_.parent_path());
     WriteFileAtomically(file_, json.dump(1) + "\n");

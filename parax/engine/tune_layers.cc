@@ -49,6 +49,15 @@ const CompiledOp& OpOf(const CompiledLayer& layer, size_t op) {
 
 }  // namespace
 
+std::string LayerKey(const Graph& graph, const Graph::Node& node) {
+  std::string key = fmt::format("{}{}", node.layer->Signature(), node.frozen);
+  for (const int64_t d : graph.dims(node.output)) key += fmt::format(",{}", d);
+  for (const ParamSpec& param : node.layer->Params()) {
+    for (const int64_t d : param.dims) key += fmt::format("x{}", d);
+  }
+  return key;
+}
+
 std::string TuneKey(const TrainerOptions& options) {
   return fmt::format("{};{} seats of {}", MachineKey(), options.seats.size(),
                      options.seats.at(0).pus.size());
@@ -220,11 +229,7 @@ LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
 
 const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span<const int> made) {
   const Graph::Node& n = graph_.nodes()[static_cast<size_t>(node)];
-  std::string key = fmt::format("{}{}", n.layer->Signature(), n.frozen);  // alike: same kernels
-  for (const int64_t d : graph_.dims(n.output)) key += fmt::format(",{}", d);
-  for (const ParamSpec& param : n.layer->Params()) {
-    for (const int64_t d : param.dims) key += fmt::format("x{}", d);
-  }
+  std::string key = LayerKey(graph_, n);
   for (const int value : n.inputs) key += needs_grad_[static_cast<size_t>(value)] ? "g" : "-";
   const std::string layer_key = key;
   for (const int layout : made) key += fmt::format(";{}", layout);

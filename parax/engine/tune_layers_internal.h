@@ -65,6 +65,10 @@ class LayerTuner {
   std::map<std::string, std::vector<Variant>> known_;  // by layer and layouts
 };
 
+// What a node's kernels depend on, but for batch, layouts and threads: layers alike in this share
+// measurements.
+std::string LayerKey(const Graph& graph, const Graph::Node& node);
+
 // The machine as far as times depend on it, with seats and threads.
 std::string TuneKey(const TrainerOptions& options);
 
