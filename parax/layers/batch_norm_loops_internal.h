@@ -133,6 +133,49 @@ PARAX_TARGET void Apply(const NormRows& rows) {
   ForStrips(rows.width, ApplyBody<true, true>{rows});
 }
 
+// x - mean and the masked gradient, a row of a strip after another.
+template <MaskFrom kMask, int kVectors, bool kTail>
+struct GradientRows {
+  const NormRows& r;
+  int64_t at;    // of the row in hand
+  int64_t left;  // channels from the strip's first on
+  const uint8_t* bits_at;
+  uint64_t bits = 0;
+  V mean[kVectors], scale[kVectors], bias[kVectors];
+
+  PARAX_TARGET inline GradientRows(const NormRows& rows, int64_t c)
+      : r(rows),
+        at(c),
+        left(rows.width - c),
+        bits_at(kMask == MaskFrom::kBits ? rows.bits + c / 8 : nullptr) {
+    PARAX_EACH {
+      mean[v] = Load(r.mean + c + v * kLanes);  // padded
+      scale[v] = Load(r.scale + c + v * kLanes);
+      if constexpr (kMask == MaskFrom::kInput) bias[v] = Load(r.bias + c + v * kLanes);
+    }
+  }
+  PARAX_TARGET inline void Begin() {
+    if constexpr (kMask == MaskFrom::kBits) bits = LoadBits<kVectors>(bits_at);
+  }
+  PARAX_TARGET inline void Next() {
+    at += r.stride;
+    if constexpr (kMask == MaskFrom::kBits) bits_at += NormBitBytes(r.width);
+  }
+  PARAX_TARGET inline V Deviation(int v) const {
+    return LoadPart<kTail>(r.x + at + v * kLanes, left - v * kLanes) - mean[v];
+  }
+  PARAX_TARGET inline V Gradient(int v, V deviation) const {
+    const V g = LoadPart<kTail>(r.dy + at + v * kLanes, left - v * kLanes);
+    if constexpr (kMask == MaskFrom::kInput)
+      return Keep(Positive(deviation * scale[v] + bias[v]), g);
+    if constexpr (kMask == MaskFrom::kBits) return Keep(FromBits(bits >> (v * kLanes)), g);
+    return g;
+  }
+  PARAX_TARGET inline void Write(int v, V value) const {
+    StorePart<kTail>(r.out + at + v * kLanes, value, left - v * kLanes);
+  }
+};
+
 template <MaskFrom kMask, bool kWrite>
 struct SumsBody {
   const NormRows& r;
@@ -140,42 +183,25 @@ struct SumsBody {
 
   template <int kVectors, bool kTail>
   PARAX_TARGET inline void Run(int64_t c) const {
-    const int64_t left = r.width - c;
-    V mean[kVectors], scale[kVectors], bias[kVectors], s[kVectors], p[kVectors];
-    PARAX_EACH {
-      mean[v] = Load(r.mean + c + v * kLanes);
-      if constexpr (kMask == MaskFrom::kInput) {
-        scale[v] = Load(r.scale + c + v * kLanes);
-        bias[v] = Load(r.bias + c + v * kLanes);
-      }
-      s[v] = p[v] = Set(0);
-    }
-    int64_t at = c;
-    const uint8_t* bits_at = kMask == MaskFrom::kBits ? r.bits + c / 8 : nullptr;
-    for (int64_t i = 0; i < r.rows; ++i, at += r.stride) {
-      uint64_t bits = 0;
-      if constexpr (kMask == MaskFrom::kBits) {
-        bits = LoadBits<kVectors>(bits_at);
-        bits_at += NormBitBytes(r.width);
-      }
+    GradientRows<kMask, kVectors, kTail> rows(r, c);
+    V s[kVectors], p[kVectors];
+    PARAX_EACH s[v] = p[v] = Set(0);
+    for (int64_t i = 0; i < r.rows; ++i, rows.Next()) {
+      rows.Begin();
       if constexpr (!kTail) {
-        Fetch<kVectors>(r.x + at + kAhead * r.stride);
-        Fetch<kVectors>(r.dy + at + kAhead * r.stride);
+        Fetch<kVectors>(r.x + rows.at + kAhead * r.stride);
+        Fetch<kVectors>(r.dy + rows.at + kAhead * r.stride);
       }
       PARAX_EACH {
-        const int64_t k = at + v * kLanes;
-        const V d = LoadPart<kTail>(r.x + k, left - v * kLanes) - mean[v];
-        V g = LoadPart<kTail>(r.dy + k, left - v * kLanes);
-        if constexpr (kMask == MaskFrom::kInput) g = Keep(Positive(d * scale[v] + bias[v]), g);
-        if constexpr (kMask == MaskFrom::kBits) g = Keep(FromBits(bits >> (v * kLanes)), g);
-        if constexpr (kWrite) StorePart<kTail>(r.out + k, g, left - v * kLanes);
+        const V d = rows.Deviation(v), g = rows.Gradient(v, d);
+        if constexpr (kWrite) rows.Write(v, g);
         s[v] += g;
         p[v] += g * d;
       }
     }
     PARAX_EACH {
-      StorePart<kTail>(sum + c + v * kLanes, s[v], left - v * kLanes);
-      StorePart<kTail>(dot + c + v * kLanes, p[v], left - v * kLanes);
+      StorePart<kTail>(sum + c + v * kLanes, s[v], rows.left - v * kLanes);
+      StorePart<kTail>(dot + c + v * kLanes, p[v], rows.left - v * kLanes);
     }
   }
 };
@@ -198,30 +224,17 @@ struct InputGradientBody {
 
   template <int kVectors, bool kTail>
   PARAX_TARGET inline void Run(int64_t c) const {
-    const int64_t left = r.width - c;
-    V mean[kVectors], scale[kVectors], bias[kVectors], slope[kVectors], shift[kVectors];
+    GradientRows<kMask, kVectors, kTail> rows(r, c);
+    V slope[kVectors], shift[kVectors];
     PARAX_EACH {
-      mean[v] = Load(r.mean + c + v * kLanes);
-      scale[v] = Load(r.scale + c + v * kLanes);
-      if constexpr (kMask == MaskFrom::kInput) bias[v] = Load(r.bias + c + v * kLanes);
       slope[v] = Load(r.slope + c + v * kLanes);
       shift[v] = Load(r.shift + c + v * kLanes);
     }
-    int64_t at = c;
-    const uint8_t* bits_at = kMask == MaskFrom::kBits ? r.bits + c / 8 : nullptr;
-    for (int64_t i = 0; i < r.rows; ++i, at += r.stride) {
-      uint64_t bits = 0;
-      if constexpr (kMask == MaskFrom::kBits) {
-        bits = LoadBits<kVectors>(bits_at);
-        bits_at += NormBitBytes(r.width);
-      }
+    for (int64_t i = 0; i < r.rows; ++i, rows.Next()) {
+      rows.Begin();
       PARAX_EACH {
-        const int64_t k = at + v * kLanes;
-        const V d = LoadPart<kTail>(r.x + k, left - v * kLanes) - mean[v];
-        V g = LoadPart<kTail>(r.dy + k, left - v * kLanes);
-        if constexpr (kMask == MaskFrom::kInput) g = Keep(Positive(d * scale[v] + bias[v]), g);
-        if constexpr (kMask == MaskFrom::kBits) g = Keep(FromBits(bits >> (v * kLanes)), g);
-        StorePart<kTail>(r.out + k, g * scale[v] + (d * slope[v] + shift[v]), left - v * kLanes);
+        const V d = rows.Deviation(v), g = rows.Gradient(v, d);
+        rows.Write(v, g * rows.scale[v] + (d * slope[v] + shift[v]));
       }
     }
   }

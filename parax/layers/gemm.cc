@@ -57,11 +57,14 @@ class RowsPass {
            c += kGemmGroup) {
         const int64_t width = std::min(kGemmGroup, out_ - c);
         float* to = packed + c * depth;
-        for (int64_t tap = 0; turned_ && tap < taps_; ++tap)
-          Transpose(weights + (tap * out_ + c) * in_, in_, width, in_, to + tap * in_ * width,
-                    width);
-        for (int64_t k = 0; !turned_ && k < depth; ++k)
-          CopyColumns(weights + k * out_ + c, width, to + k * width);
+        if (turned_) {
+          for (int64_t tap = 0; tap < taps_; ++tap)
+            Transpose(weights + (tap * out_ + c) * in_, in_, width, in_, to + tap * in_ * width,
+                      width);
+        } else {
+          for (int64_t k = 0; k < depth; ++k)
+            CopyColumns(weights + k * out_ + c, width, to + k * width);
+        }
       }
     });
   }

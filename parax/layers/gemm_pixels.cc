@@ -41,15 +41,17 @@ void GemmGrid::Destinations(float* out, int64_t begin, int64_t end, float** addr
 }
 
 GemmGrid ForwardGrid(const GemmConv& conv) {
-  GemmGrid grid;
-  grid.images = conv.images;
-  grid.height = grid.out_height = conv.out_height;
-  grid.width = grid.out_width = conv.out_width;
-  grid.step = conv.stride;
-  grid.source_height = conv.in_height;
-  grid.source_width = conv.in_width;
-  grid.source_channels = conv.in_channels;
-  grid.out_channels = conv.out_channels;
+  GemmGrid grid = {.images = conv.images,
+                   .height = conv.out_height,
+                   .width = conv.out_width,
+                   .step = conv.stride,
+                   .source_height = conv.in_height,
+                   .source_width = conv.in_width,
+                   .source_channels = conv.in_channels,
+                   .taps = {},
+                   .out_height = conv.out_height,
+                   .out_width = conv.out_width,
+                   .out_channels = conv.out_channels};
   for (int64_t t = 0; t < conv.kernel * conv.kernel; ++t) {
     grid.taps.push_back({t, t / conv.kernel * conv.dilation - conv.padding,
                          t % conv.kernel * conv.dilation - conv.padding});
@@ -62,22 +64,23 @@ GemmGrid ForwardGrid(const GemmConv& conv) {
 std::vector<GemmGrid> InputGrids(const GemmConv& conv) {
   std::vector<GemmGrid> grids;
   for (int64_t phase = 0; phase < conv.stride * conv.stride; ++phase) {
-    GemmGrid grid;
-    grid.out_step = conv.stride;
-    grid.out_down = phase / conv.stride;
-    grid.out_right = phase % conv.stride;
-    grid.images = conv.images;
-    grid.height = (conv.in_height - grid.out_down + conv.stride - 1) / conv.stride;
-    grid.width = (conv.in_width - grid.out_right + conv.stride - 1) / conv.stride;
-    grid.source_height = conv.out_height;
-    grid.source_width = conv.out_width;
-    grid.source_channels = conv.out_channels;
-    grid.out_height = conv.in_height;
-    grid.out_width = conv.in_width;
-    grid.out_channels = conv.in_channels;
+    const int64_t down_by = phase / conv.stride, right_by = phase % conv.stride;
+    GemmGrid grid = {.images = conv.images,
+                     .height = (conv.in_height - down_by + conv.stride - 1) / conv.stride,
+                     .width = (conv.in_width - right_by + conv.stride - 1) / conv.stride,
+                     .source_height = conv.out_height,
+                     .source_width = conv.out_width,
+                     .source_channels = conv.out_channels,
+                     .taps = {},
+                     .out_step = conv.stride,
+                     .out_down = down_by,
+                     .out_right = right_by,
+                     .out_height = conv.in_height,
+                     .out_width = conv.in_width,
+                     .out_channels = conv.in_channels};
     for (int64_t t = 0; t < conv.kernel * conv.kernel; ++t) {
-      const int64_t down = grid.out_down + conv.padding - t / conv.kernel * conv.dilation;
-      const int64_t right = grid.out_right + conv.padding - t % conv.kernel * conv.dilation;
+      const int64_t down = down_by + conv.padding - t / conv.kernel * conv.dilation;
+      const int64_t right = right_by + conv.padding - t % conv.kernel * conv.dilation;
       if (down % conv.stride != 0 || right % conv.stride != 0) continue;
       grid.taps.push_back({t, down / conv.stride, right / conv.stride});
     }
