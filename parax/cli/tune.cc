@@ -28,31 +28,34 @@ TuneOptions TuningFor(const Options& options) {
 
 void ChoosePlan(TrainSetup& setup, MemoryEstimate& memory) {
   const size_t limit = setup.machine.topology.memory_limit_bytes;
-  TrainerOptions fixed = setup.trainer;
-  const MemoryEstimate of_fixed = memory;
+  const TrainerOptions fixed = setup.trainer;
   TuneOptions tune = TuningFor(setup.options);
-  if (tune.nhwc && tune.blocked) {
+  std::optional<TunedPlan> plan = FindTuned(setup.graph, fixed, tune);
+  if (!plan && tune.nhwc && tune.blocked) {
     setup.trainer.blocked = true;
-    memory = EstimateMemory(setup);
-    if (memory.total() > limit) {
+    const size_t needed = EstimateMemory(setup).total();
+    setup.trainer.blocked = fixed.blocked;
+    if (needed > limit) {
       tune.blocked = false;
       Info("blocked layouts are left out: they would need {}",
-           HumanBytes(static_cast<double>(memory.total())));
+           HumanBytes(static_cast<double>(needed)));
+      plan = FindTuned(setup.graph, fixed, tune);
     }
   }
-  std::optional<TunedPlan> plan = FindTuned(setup.graph, fixed, tune);
   if (!plan) {
     Info("timing kernels and layouts, once for this network, micro-batch and machine ...");
     plan = Tune(setup.graph, fixed, tune).plan;
   }
-  setup.trainer = fixed;
+  if (plan->implementations.empty() && plan->blocked == fixed.blocked) return;  // the fixed rules
   UseTuned(*plan, setup.trainer);
-  memory = EstimateMemory(setup);
-  if (memory.total() <= limit) return;
+  const MemoryEstimate needed = EstimateMemory(setup);
+  if (needed.total() <= limit) {
+    memory = needed;
+    return;
+  }
   Info("the tuned plan is not taken: it would need {}",
-       HumanBytes(static_cast<double>(memory.total())));
-  setup.trainer = std::move(fixed);
-  memory = of_fixed;
+       HumanBytes(static_cast<double>(needed.total())));
+  setup.trainer = fixed;
 }
 
 TrainSetup ResolveSynthetic(const Options& options) {
