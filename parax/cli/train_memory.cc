@@ -62,9 +62,15 @@ MemoryEstimate EstimateMemory(const TrainSetup& setup) {
     trainable += param.grad.bytes();
     largest = std::max(largest, param.grad.bytes());
   }
-  size_t forms = 0;
-  for (const PlanForm& form : plan.forms) forms += form.layout.bytes();
   const size_t ema = setup.trainer.ema_decay > 0 ? trainable : 0;
+  size_t forms = 0;
+  for (const PlanForm& form : plan.forms) {
+    const PlanParam& param = plan.params[static_cast<size_t>(form.param)];
+    // The gradient server keeps no copy of what the master is already.
+    const bool is_master = domains == 1 && ema == 0 && param.trainable && !form.layout.padded() &&
+                           form.layout == param.grad;
+    if (!is_master) forms += form.layout.bytes();
+  }
   MemoryEstimate memory;
   memory.program = std::max(ResidentBytes(), before) + kRunningBytes + leaves * kThreadBytes;
   memory.parameters = trainable + ema + forms * domains;
