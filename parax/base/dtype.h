@@ -26,22 +26,31 @@ constexpr size_t SizeOf(DType type) {
 
 std::string_view Name(DType type);
 
-// The upper half of an IEEE float; rounds to nearest even, keeps NaN a NaN.
+// The upper half of an IEEE float; rounds to nearest even, keeps NaN a NaN. Loops convert at every
+// load and store, so both ways are inlined and without branches.
 class BFloat16 {
  public:
   BFloat16() = default;
-  explicit BFloat16(float value) {
+  [[gnu::always_inline]] explicit BFloat16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
     const bool is_nan = (u & 0x7fffffffu) > 0x7f800000u;
-    bits_ = is_nan ? static_cast<uint16_t>((u >> 16) | 0x40u)
-                   : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    bits_ = static_cast<uint16_t>((is_nan ? u | 0x400000u : rounded) >> 16);
   }
-  explicit operator float() const { return std::bit_cast<float>(uint32_t{bits_} << 16); }
+  [[gnu::always_inline]] explicit operator float() const {
+    return std::bit_cast<float>(uint32_t{bits_} << 16);
+  }
   uint16_t bits() const { return bits_; }
 
  private:
   uint16_t bits_ = 0;
 };
 static_assert(sizeof(BFloat16) == 2);
+
+// use(float()) or use(BFloat16()): the type that tensors of real numbers are stored as.
+template <typename Use>
+decltype(auto) WithElement(DType type, const Use& use) {
+  return type == DType::kBF16 ? use(BFloat16()) : use(float());
+}
 
 }  // namespace parax

@@ -11,7 +11,7 @@
 namespace parax {
 namespace {
 
-constexpr uint32_t kSignallingNan = 0x7fa00000;  // fills dead buffers in debugging plans
+constexpr uint32_t kSignallingNan = 0x7fa07fa0;  // fills dead buffers in debugging plans; two of bf16
 
 size_t RoundUp(size_t bytes) {
   return (bytes + Plan::kAlignment - 1) / Plan::kAlignment * Plan::kAlignment;
@@ -47,7 +47,7 @@ void* Instance::Address(const Plan& plan, const PlanArgument& argument, float* g
     case Place::kArena:
       return At<std::byte>(argument.index, plan);
     case Place::kForm:
-      return const_cast<float*>(wiring_.store->Form(wiring_.domain, plan, argument.index));
+      return const_cast<void*>(wiring_.store->Form(wiring_.domain, plan, argument.index));
     case Place::kState:
       return const_cast<float*>(wiring_.store->State(argument.index));
     case Place::kGradient:
@@ -124,7 +124,12 @@ void Instance::FindBuckets(BoundPlan& bound) const {
 
 void Instance::CopyInput(const Plan& plan, const MicroBatch& batch) {
   const size_t count = static_cast<size_t>(batch.count);
-  std::memcpy(At<float>(plan.images, plan), batch.images, plan.images_layout.bytes());
+  if (plan.images_layout.dtype() == DType::kBF16) {
+    Convert(batch.images, At<BFloat16>(plan.images, plan), plan.images_layout.elements(),
+            plan.options.threads);
+  } else {
+    std::memcpy(At<float>(plan.images, plan), batch.images, plan.images_layout.bytes());
+  }
   std::memcpy(At<int32_t>(plan.labels, plan), batch.labels, count * sizeof(int32_t));
   if (plan.targets >= 0) {
     float* targets = At<float>(plan.targets, plan);
@@ -249,9 +254,11 @@ std::string Instance::FirstNonFinite(const RunContext& context) {
   const Plan& plan = *last_->plan;
   const auto finite = [&](int buffer) {
     const PlanBuffer& b = plan.buffers[static_cast<size_t>(buffer)];
-    const float* values = reinterpret_cast<const float*>(arena_.data() + b.offset);
-    return std::all_of(values, values + b.bytes / sizeof(float),
-                       [](float v) { return std::isfinite(v); });
+    return WithElement(b.dtype, [&]<typename T>(T) {
+      const T* values = reinterpret_cast<const T*>(arena_.data() + b.offset);
+      return std::all_of(values, values + b.bytes / sizeof(T),
+                         [](T v) { return std::isfinite(static_cast<float>(v)); });
+    });
   };
   if (!finite(plan.images)) return "the input images";
   for (int i = 0; i < plan.forward_ops; ++i) {

@@ -15,9 +15,12 @@ void Gather(std::span<const float> packed, const Layout& layout, std::vector<flo
   for (size_t i = 0; i < position.size(); ++i) canonical[i] = packed[position[i]];
 }
 
-void Scatter(const std::vector<float>& canonical, const Layout& layout, float* packed) {
+void Scatter(const std::vector<float>& canonical, const Layout& layout, void* packed) {
   const std::vector<uint32_t> position = Positions(layout);
-  for (size_t i = 0; i < position.size(); ++i) packed[position[i]] = canonical[i];
+  WithElement(layout.dtype(), [&]<typename T>(T) {
+    T* to = static_cast<T*>(packed);
+    for (size_t i = 0; i < position.size(); ++i) to[position[i]] = T(canonical[i]);
+  });
 }
 
 const NamedTensor& Find(const TensorMap& tensors, const std::string& name, const Dims& dims) {
@@ -33,7 +36,9 @@ IndexMap MapBetween(const Layout& master, const Layout& form) {
   const std::vector<uint32_t> to = Positions(form);
   std::vector<uint32_t> position(master.elements(), IndexMap::kNone);
   for (size_t i = 0; i < from.size(); ++i) position[from[i]] = to[i];
-  return CompressIndexMap(position, form.elements());
+  IndexMap map = CompressIndexMap(position, form.elements());
+  map.type = form.dtype();
+  return map;
 }
 
 }  // namespace
@@ -90,18 +95,18 @@ ParamStore::ParamStore(std::vector<const Plan*> plans, std::vector<int> domain_n
   }
 
   own_params_.resize(params);
-  size_t floats = 0;
+  size_t bytes = 0;
   for (size_t p = 0; p < params; ++p) {
     if (server_param_[p] >= 0) continue;
     std::vector<size_t> offsets;
     for (const Layout& form : forms_[p]) {
-      offsets.push_back(floats);
-      floats += (form.elements() + 15) / 16 * 16;
+      offsets.push_back(bytes);
+      bytes += (form.bytes() + 63) / 64 * 64;
     }
     own_params_[p].offset.assign(domain_nodes_.size(), offsets);
   }
   for (const int node : domain_nodes_) {
-    own_.emplace_back(std::max<size_t>(floats, 1) * sizeof(float), ArenaOptions{node, false});
+    own_.emplace_back(std::max<size_t>(bytes, 1), ArenaOptions{node, false});
   }
   for (const PlanState& state : plan().states) {
     own_states_.emplace_back(Index(static_cast<int>(Product(state.spec.dims))), state.spec.initial);
@@ -128,7 +133,7 @@ void ParamStore::DescribeTo(ServerOptions& options) const {
 
 void ParamStore::Attach(GradientServer* server) { server_ = server; }
 
-const float* ParamStore::Form(int domain, const Plan& plan, int form) const {
+const void* ParamStore::Form(int domain, const Plan& plan, int form) const {
   const PlanForm& wanted = plan.forms[Index(form)];
   const auto& known = forms_[Index(wanted.param)];
   const auto it = std::find(known.begin(), known.end(), wanted.layout);
@@ -138,7 +143,7 @@ const float* ParamStore::Form(int domain, const Plan& plan, int form) const {
   const int index = static_cast<int>(it - known.begin());
   const int server_param = server_param_[Index(wanted.param)];
   if (server_param >= 0) return server_->form(domain, server_param, index);
-  return reinterpret_cast<const float*>(own_[Index(domain)].data()) +
+  return own_[Index(domain)].data() +
          own_params_[Index(wanted.param)].offset[Index(domain)][Index(index)];
 }
 
@@ -163,9 +168,8 @@ void ParamStore::Load(const TensorMap& tensors) {
     }
     own_params_[p].canonical = tensor.values;
     for (size_t d = 0; d < own_.size(); ++d) {
-      float* base = reinterpret_cast<float*>(own_[d].data());
       for (size_t f = 0; f < forms_[p].size(); ++f) {
-        Scatter(tensor.values, forms_[p][f], base + own_params_[p].offset[d][f]);
+        Scatter(tensor.values, forms_[p][f], own_[d].data() + own_params_[p].offset[d][f]);
       }
     }
   }

@@ -30,7 +30,7 @@ class ParamStore {
   void Attach(GradientServer* server);
 
   // ---- Addresses for binding; stable. ----
-  const float* Form(int domain, const Plan& plan, int form) const;
+  const void* Form(int domain, const Plan& plan, int form) const;
   const float* State(int state) const;
   int ServerParameter(int param) const { return server_param_[static_cast<size_t>(param)]; }
   int ServerMoment(int node) const { return server_moment_[static_cast<size_t>(node)]; }
@@ -47,7 +47,7 @@ class ParamStore {
  private:
   struct Own {  // a parameter that the server does not hold
     std::vector<float> canonical;
-    std::vector<std::vector<size_t>> offset;  // [domain][form]: float offset in own_[domain]
+    std::vector<std::vector<size_t>> offset;  // [domain][form]: bytes into own_[domain]
   };
   const Plan& plan() const { return *plans_[0]; }
   TensorMap ExportFrom(bool ema) const;

@@ -4,6 +4,7 @@
 
 #include "parax/base/error.h"
 #include "parax/engine/plan_builder_internal.h"
+#include "parax/layers/library.h"
 #include "parax/layers/reorder.h"
 
 namespace parax {
@@ -59,13 +60,14 @@ int PlanBuilder::AddBuffer(std::string name, BufferKind kind, size_t bytes) {
 
 int PlanBuilder::AddTensor(std::string name, BufferKind kind, const Layout& layout) {
   tensors_.push_back({layout, AddBuffer(std::move(name), kind, layout.bytes()), false, -1});
+  plan_.buffers.back().dtype = layout.dtype();
   return static_cast<int>(tensors_.size()) - 1;
 }
 
 void PlanBuilder::MakeInputs() {
   Dims dims = graph_.dims(0);
   dims[0] = plan_.options.batch;
-  plan_.images_layout = Layout::ChannelsLast(dims);
+  plan_.images_layout = Layout::ChannelsLast(dims, plan_.options.dtype);
   value_.push_back(AddTensor("images", BufferKind::kInput, plan_.images_layout));
   plan_.images = tensors_[0].buffer;
   const size_t batch = static_cast<size_t>(plan_.options.batch);
@@ -89,6 +91,7 @@ CompileRequest PlanBuilder::Request(const std::vector<int>& inputs, const std::s
   const auto layout = plan_.options.layouts.find(label);
   request.blocked = layout == plan_.options.layouts.end() ? plan_.options.blocked : layout->second;
   request.winograd = plan_.options.winograd;
+  request.emulate = plan_.options.emulate;
   request.threads = plan_.options.threads;
   if (const auto it = plan_.options.implementations.find(label);
       it != plan_.options.implementations.end()) {
@@ -125,7 +128,12 @@ void PlanBuilder::CompileNode(int index) {
   step.first_state = first_state_[static_cast<size_t>(index)];
   bool needs_grad = training() && ParamCount(index) > 0 && !node.frozen;
   for (const int value : node.inputs) {
-    step.inputs.push_back(value_[static_cast<size_t>(value)]);
+    int tensor = value_[static_cast<size_t>(value)];
+    const Layout& layout = tensors_[static_cast<size_t>(tensor)].layout;
+    // Logits are float32, and so is the layer that makes them.
+    if (node.output == graph_.logits() && layout.dtype() != DType::kF32)
+      tensor = Converted(tensor, Layout::ChannelsLast(layout.dims()));
+    step.inputs.push_back(tensor);
     needs_grad |= tensors_[static_cast<size_t>(step.inputs.back())].needs_grad;
   }
   CompileRequest request = Request(step.inputs, step.label, index);
@@ -153,18 +161,19 @@ void PlanBuilder::ConvertInputs(Step& step) {
     const int source = step.inputs[i];
     const Layout wanted = step.layer.inputs.empty() ? tensors_[static_cast<size_t>(source)].layout
                                                     : step.layer.inputs[i];
-    if (wanted == tensors_[static_cast<size_t>(source)].layout) continue;
-    auto& made = converted_[source];
-    const auto known = std::find_if(made.begin(), made.end(), [&](int t) {
-      return tensors_[static_cast<size_t>(t)].layout == wanted;
-    });
-    if (known == made.end()) {
-      made.push_back(AddReorder(source, wanted));
-      step.inputs[i] = made.back();
-    } else {
-      step.inputs[i] = *known;
-    }
+    step.inputs[i] = Converted(source, wanted);
   }
+}
+
+int PlanBuilder::Converted(int source, const Layout& wanted) {
+  if (wanted == tensors_[static_cast<size_t>(source)].layout) return source;
+  auto& made = converted_[source];
+  const auto known = std::find_if(made.begin(), made.end(), [&](int t) {
+    return tensors_[static_cast<size_t>(t)].layout == wanted;
+  });
+  if (known != made.end()) return *known;
+  made.push_back(AddReorder(source, wanted));
+  return made.back();
 }
 
 int PlanBuilder::AddReorder(int source, const Layout& wanted) {
@@ -182,9 +191,9 @@ int PlanBuilder::AddReorder(int source, const Layout& wanted) {
     return result;
   };
   step.layer.forward = {
-      op(MakeReorder(from.layout, wanted), Role::kInput, Role::kOutput, OpKind::kForward)};
+      op(MakeReorder(from.layout, wanted, plan_.options.threads), Role::kInput, Role::kOutput, OpKind::kForward)};
   if (training() && from.needs_grad) {
-    step.layer.backward = {op(MakeReorder(wanted, from.layout), Role::kOutputGrad, Role::kInputGrad,
+    step.layer.backward = {op(MakeReorder(wanted, from.layout, plan_.options.threads), Role::kOutputGrad, Role::kInputGrad,
                               OpKind::kBackwardData)};
   }
   step.output = AddTensor(step.label, BufferKind::kActivation, wanted);
@@ -235,9 +244,18 @@ void PlanBuilder::CompileLoss() {
   steps_.push_back(std::move(step));
 }
 
+void RequirePrecision(DType dtype, bool emulate) {
+  if (dtype == DType::kF32 || emulate || HasBf16()) return;
+  FailUsage(
+      "bf16 needs a CPU with AVX512-BF16 or AMX, and this is {}: take --precision fp32, or "
+      "--precision bf16 --emulate, which is slow",
+      KernelLibrary());
+}
+
 Plan Plan::Build(const Graph& graph, const PlanOptions& options, const Plan* like) {
   if (options.batch < 1)
     FailUsage("a plan needs a batch of at least 1 image, not {}", options.batch);
+  RequirePrecision(options.dtype, options.emulate);
   return PlanBuilder(graph, options, like).Run();
 }
 

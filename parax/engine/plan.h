@@ -40,6 +40,7 @@ struct PlanBuffer {
   std::string name;
   BufferKind kind = BufferKind::kActivation;
   size_t bytes = 0;
+  DType dtype = DType::kF32;  // of activations
   int first = -1;     // op that writes it first
   int last = -1;      // op that uses it last
   int shares = -1;    // lies in this earlier buffer's memory (view or in place)
@@ -86,6 +87,8 @@ struct PlanOptions {
   bool blocked = false;  // layers that `layouts` does not name
   LayerLayouts layouts;
   bool winograd = true;
+  DType dtype = DType::kF32;  // of activations and packed weights, or kBF16
+  bool emulate = false;       // kBF16 with float32 kernels, on any CPU
   int threads = 1;
   LossOptions loss;
   // As an earlier run resolved them (Plan::implementations); what is absent is chosen freely.
@@ -124,6 +127,9 @@ class Plan {
   static constexpr size_t kGuardBytes = 64;
   static constexpr size_t kAlignment = 64;
 };
+
+// Throws UsageError where the CPU does not multiply numbers of this type and is not to emulate it.
+void RequirePrecision(DType dtype, bool emulate);
 
 // Fills in first, last, shares and offset of the plan's buffers and arena_bytes: lifetimes from the
 // ops' arguments, in-place where an op allows it and its operand dies there, offsets greedily by

@@ -53,6 +53,8 @@ class PlanBuilder {
   // all consumers that want the same.
   void ConvertInputs(Step& step);
 
+  // The tensor in the layout `wanted`: itself, or its reordered copy.
+  int Converted(int source, const Layout& wanted);
   int AddReorder(int source, const Layout& wanted);
 
   // Notes the layouts of parameters and their packed forms, and the norm's batch statistics.

@@ -93,7 +93,7 @@ void PlanBuilder::Join(int tensor, int gradient) {
   const std::string& name = plan_.buffers[static_cast<size_t>(t.buffer)].name;
   op.name = fmt::format("{} gradient sum", name);
   op.kind = OpKind::kBackwardData;
-  op.kernel = MakeAddInto(t.layout.elements(), plan_.options.threads);
+  op.kernel = MakeAddInto({t.layout.elements(), t.layout.dtype()}, plan_.options.threads);
   const int sum = AddBuffer(op.name, BufferKind::kGradient, t.layout.bytes());
   op.arguments = {
       {Place::kArena, sum, true}, {Place::kArena, t.grad, false}, {Place::kArena, gradient, false}};

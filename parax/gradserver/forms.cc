@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "parax/base/error.h"
 #include "parax/gradserver/forms_internal.h"
@@ -22,15 +21,18 @@ void CheckMap(const IndexMap& map, size_t elements) {
 }
 
 bool IsIdentity(const IndexMap& map, size_t elements) {
-  return map.copy_elements == elements && map.run == elements && map.base[0] == 0 &&
+  return map.type == DType::kF32 && map.copy_elements == elements && map.run == elements && map.base[0] == 0 &&
          (map.stride == 1 || elements == 1);
 }
 
-void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, float* copy) {
+namespace {
+
+template <typename T>
+void Write(const IndexMap& map, const float* values, size_t first, size_t n, T* copy) {
   const uint32_t* base = map.base.data();
   if (map.run == 1) {
     for (size_t i = 0; i < n; ++i) {
-      if (base[first + i] != IndexMap::kNone) copy[base[first + i]] = values[i];
+      if (base[first + i] != IndexMap::kNone) copy[base[first + i]] = T(values[i]);
     }
     return;
   }
@@ -39,15 +41,22 @@ void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n,
   for (size_t i = 0; i < n; ++run, from = 0) {
     const size_t count = std::min(map.run - from, n - i);
     if (base[run] != IndexMap::kNone) {
-      float* to = copy + (int64_t{base[run]} + static_cast<int64_t>(from) * map.stride);
+      T* to = copy + (int64_t{base[run]} + static_cast<int64_t>(from) * map.stride);
       if (map.stride == 1) {
-        std::memcpy(to, values + i, count * sizeof(float));
+#pragma GCC ivdep
+        for (size_t j = 0; j < count; ++j) to[j] = T(values[i + j]);
       } else {
-        for (size_t j = 0; j < count; ++j, to += map.stride) *to = values[i + j];
+        for (size_t j = 0; j < count; ++j, to += map.stride) *to = T(values[i + j]);
       }
     }
     i += count;
   }
+}
+
+}  // namespace
+
+void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, void* copy) {
+  WithElement(map.type, [&]<typename T>(T) { Write(map, values, first, n, static_cast<T*>(copy)); });
 }
 
 }  // namespace parax

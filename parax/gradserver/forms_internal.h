@@ -13,6 +13,6 @@ void CheckMap(const IndexMap& map, size_t elements);
 bool IsIdentity(const IndexMap& map, size_t elements);
 
 // Hot. Writes master elements [first, first + n), given in `values`, to their places in the copy.
-void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, float* copy);
+void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, void* copy);
 
 }  // namespace parax

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "parax/base/dtype.h"
 
 namespace parax {
 
@@ -15,7 +18,9 @@ struct IndexMap {
   int64_t stride = 1;
   std::vector<uint32_t> base;
   uint64_t copy_elements = 0;  // of the packed copy, with its padding
+  DType type = DType::kF32;    // of the copy, or kBF16: rounded
 
+  size_t copy_bytes() const { return copy_elements * SizeOf(type); }
   bool identity() const { return base.size() == 1 && base[0] == 0 && stride == 1; }
 };
 

@@ -74,21 +74,23 @@ void GradientServer::Impl::AllocateValues() {
 void GradientServer::Impl::AllocateForms() {
   for (const ParameterSpec& parameter : options.parameters) {
     for (const IndexMap& map : parameter.forms) {
-      if (!MasterIsForm(map, parameter.elements)) form_floats += RoundUp(map.copy_elements, kLine);
+      if (!MasterIsForm(map, parameter.elements)) form_bytes += RoundUp(map.copy_bytes(), kLine * sizeof(float));
     }
   }
   for (const int node : options.domain_node) {
     Forms& domain = forms.emplace_back();
     domain.arena =
-        Arena(std::max<size_t>(form_floats, 1) * sizeof(float), {.os_node = node, .shared = true});
-    float* at = reinterpret_cast<float*>(domain.arena.data());
+        Arena(std::max<size_t>(form_bytes, 1), {.os_node = node, .shared = true});
+    std::byte* at = domain.arena.data();
     for (size_t p = 0; p < options.parameters.size(); ++p) {
       const ParameterSpec& parameter = options.parameters[p];
-      std::vector<float*>& of = domain.of.emplace_back();
+      std::vector<void*>& of = domain.of.emplace_back();
       for (const IndexMap& map : parameter.forms) {
-        of.push_back(MasterIsForm(map, parameter.elements)
-                         ? masters + layout.parameters[p].offset
-                         : std::exchange(at, at + RoundUp(map.copy_elements, kLine)));
+        if (MasterIsForm(map, parameter.elements)) {
+          of.push_back(masters + layout.parameters[p].offset);
+        } else {
+          of.push_back(std::exchange(at, at + RoundUp(map.copy_bytes(), kLine * sizeof(float))));
+        }
       }
     }
   }
@@ -167,7 +169,7 @@ std::span<float> GradientServer::running_variance(int moment) {
   const size_t channels = static_cast<size_t>(impl_->options.moments[moment].channels);
   return {impl_->running_variance[moment], channels};
 }
-const float* GradientServer::form(int domain, int parameter, int form) const {
+const void* GradientServer::form(int domain, int parameter, int form) const {
   return impl_->forms[domain].of[parameter][form];
 }
 float* GradientServer::gradient(int leaf, int parameter) {

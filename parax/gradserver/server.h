@@ -84,7 +84,7 @@ class GradientServer {
   std::span<float> state(int parameter, int index);  // optimizer state `index` (StateNames order)
   std::span<float> running_mean(int moment);
   std::span<float> running_variance(int moment);
-  const float* form(int domain, int parameter, int form) const;  // stable address
+  const void* form(int domain, int parameter, int form) const;  // stable address
   float* gradient(int leaf, int parameter);                      // stable address
   // Rewrites every packed form from the master (after loading or initialising).
   void RefreshForms();

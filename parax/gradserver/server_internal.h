@@ -29,7 +29,7 @@ struct GradientServer::Impl {
   };
   struct Forms {
     Arena arena;                          // on the domain
-    std::vector<std::vector<float*>> of;  // [parameter][form]
+    std::vector<std::vector<void*>> of;   // [parameter][form]
   };
 
   Impl(ServerOptions server_options, StopFlag& stop_flag);
@@ -97,7 +97,7 @@ struct GradientServer::Impl {
   std::vector<Forms> forms;  // a domain
   std::vector<Leaf> leaves;
   std::vector<const float*> gradients;  // of each leaf
-  size_t form_floats = 0;               // of one domain
+  size_t form_bytes = 0;               // of one domain
 };
 
 }  // namespace parax

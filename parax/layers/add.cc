@@ -23,8 +23,7 @@ class AddLayer final : public Layer {
 
   CompiledLayer Compile(const CompileRequest& request) const override {
     const Layout& layout = request.inputs.at(0);  // the other input is reordered if it differs
-    RequireFloat(*this, {layout});
-    const size_t elements = layout.elements();
+    const Elements elements = {layout.elements(), RequireReal(*this, {layout})};
     const auto bytes = static_cast<double>(layout.bytes());
 
     CompiledLayer compiled;

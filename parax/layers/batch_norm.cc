@@ -53,8 +53,8 @@ class BatchNormLayer final : public Layer {
     bool dx = false, params = false, residual = false;
   };
   // `bits`: saved[] index of the ReLU's mask, -1: none. `bytes` of both ops count activations.
-  CompiledOp ForwardOp(const NormPasses& norm, bool training, int bits) const;
-  CompiledOp BackwardOp(const NormPasses& norm, const Needs& needs, int bits) const;
+  CompiledOp ForwardOp(const NormPasses& norm, DType type, bool training, int bits) const;
+  CompiledOp BackwardOp(const NormPasses& norm, DType type, const Needs& needs, int bits) const;
   static std::string Implementation(const NormPasses& norm);
 
   BatchNormOptions options_;
@@ -64,7 +64,7 @@ CompiledLayer BatchNormLayer::Compile(const CompileRequest& request) const {
   std::vector<Dims> dims;
   for (const Layout& input : request.inputs) dims.push_back(input.dims());
   OutputDims(dims);
-  RequireFloat(*this, request.inputs);
+  const DType type = RequireReal(*this, request.inputs);
   const bool training = request.mode == Mode::kTraining;
   Panels panels;
   CompiledLayer compiled;
@@ -101,8 +101,8 @@ CompiledLayer BatchNormLayer::Compile(const CompileRequest& request) const {
     bits = static_cast<int>(compiled.saved.size());
     compiled.saved.push_back(norm.bit_bytes());
   }
-  compiled.forward = {ForwardOp(norm, training, bits)};
-  if (backward) compiled.backward = {BackwardOp(norm, needs, bits)};
+  compiled.forward = {ForwardOp(norm, type, training, bits)};
+  if (backward) compiled.backward = {BackwardOp(norm, type, needs, bits)};
   for (auto* ops : {&compiled.forward, &compiled.backward}) {
     for (CompiledOp& op : *ops) op.bytes *= static_cast<double>(compiled.output.bytes());
   }
@@ -116,19 +116,22 @@ std::string BatchNormLayer::Implementation(const NormPasses& norm) {
   return fmt::format("parax:batch_norm:{}", Name(norm.isa));
 }
 
-CompiledOp BatchNormLayer::ForwardOp(const NormPasses& norm, bool training, int bits) const {
+CompiledOp BatchNormLayer::ForwardOp(const NormPasses& norm, DType type, bool training,
+                                     int bits) const {
   const bool add = options_.add;
   const Role statistics = norm.fixed ? Role::kState : Role::kSaved;
-  const auto run = [norm, add, bits](const Addresses<9>& p, const RunContext&) {
-    norm.Run(NormPasses::Forward{.x = Floats(p[0]),
-                                 .residual = add ? Floats(p[1]) : nullptr,
-                                 .weight = Floats(p[2]),
-                                 .bias = Floats(p[3]),
-                                 .mean = Floats(p[4]),
-                                 .variance = Floats(p[5]),
-                                 .y = Floats(p[6]),
-                                 .bits = bits >= 0 ? static_cast<uint8_t*>(p[7]) : nullptr,
-                                 .scratch = Floats(p[8])});
+  const auto run = [norm, type, add, bits](const Addresses<9>& p, const RunContext&) {
+    WithElement(type, [&]<typename T>(T) {
+      norm.Run(NormPasses::Forward<T>{.x = As<T>(p[0]),
+                                      .residual = add ? As<T>(p[1]) : nullptr,
+                                      .weight = Floats(p[2]),
+                                      .bias = Floats(p[3]),
+                                      .mean = Floats(p[4]),
+                                      .variance = Floats(p[5]),
+                                      .y = As<T>(p[6]),
+                                      .bits = bits >= 0 ? As<uint8_t>(p[7]) : nullptr,
+                                      .scratch = Floats(p[8])});
+    });
     return Outcome::kOk;
   };
   CompiledOp op = OwnOp(OpKind::kForward, MakeOwnKernel<9>(Implementation(norm), run),
@@ -149,21 +152,24 @@ CompiledOp BatchNormLayer::ForwardOp(const NormPasses& norm, bool training, int 
   return op;
 }
 
-CompiledOp BatchNormLayer::BackwardOp(const NormPasses& norm, const Needs& needs, int bits) const {
+CompiledOp BatchNormLayer::BackwardOp(const NormPasses& norm, DType type, const Needs& needs,
+                                      int bits) const {
   const Role statistics = norm.fixed ? Role::kState : Role::kSaved;
-  const auto run = [norm, needs, bits](const Addresses<12>& p, const RunContext&) {
-    norm.Run(NormPasses::Backward{.x = Floats(p[0]),
-                                  .dy = Floats(p[1]),
-                                  .weight = Floats(p[2]),
-                                  .bias = Floats(p[3]),
-                                  .mean = Floats(p[4]),
-                                  .variance = Floats(p[5]),
-                                  .bits = bits >= 0 ? static_cast<uint8_t*>(p[6]) : nullptr,
-                                  .dresidual = needs.residual ? Floats(p[7]) : nullptr,
-                                  .dx = needs.dx ? Floats(p[8]) : nullptr,
-                                  .dweight = needs.params ? Floats(p[9]) : nullptr,
-                                  .dbias = needs.params ? Floats(p[10]) : nullptr,
-                                  .scratch = Floats(p[11])});
+  const auto run = [norm, type, needs, bits](const Addresses<12>& p, const RunContext&) {
+    WithElement(type, [&]<typename T>(T) {
+      norm.Run(NormPasses::Backward<T>{.x = As<T>(p[0]),
+                                       .dy = As<T>(p[1]),
+                                       .weight = Floats(p[2]),
+                                       .bias = Floats(p[3]),
+                                       .mean = Floats(p[4]),
+                                       .variance = Floats(p[5]),
+                                       .bits = bits >= 0 ? As<uint8_t>(p[6]) : nullptr,
+                                       .dresidual = needs.residual ? As<T>(p[7]) : nullptr,
+                                       .dx = needs.dx ? As<T>(p[8]) : nullptr,
+                                       .dweight = needs.params ? Floats(p[9]) : nullptr,
+                                       .dbias = needs.params ? Floats(p[10]) : nullptr,
+                                       .scratch = Floats(p[11])});
+    });
     return Outcome::kOk;
   };
   const auto wanted = [](bool want, Argument argument) { return want ? argument : kScratch; };

@@ -23,6 +23,6 @@ PARAX_TARGET inline Mask FromBits(uint64_t bits) {
 
 }  // namespace
 
-const NormLoops kNormAvx2 = kLoops;
+const NormLoopSet kNormAvx2 = kLoops;
 
 }  // namespace parax

@@ -18,6 +18,6 @@ PARAX_TARGET inline Mask FromBits(uint64_t bits) { return static_cast<Mask>(bits
 
 }  // namespace
 
-const NormLoops kNormAvx512 = kLoops;
+const NormLoopSet kNormAvx512 = kLoops;
 
 }  // namespace parax

@@ -2,17 +2,31 @@
 
 namespace parax {
 
-const NormLoops& NormLoopsFor(Isa isa) {
+namespace {
+
+const NormLoopSet& LoopSet(Isa isa) {
   return isa == Isa::kAvx512 ? kNormAvx512 : isa == Isa::kAvx2 ? kNormAvx2 : kNormSse2;
 }
 
-void AddMoments(Isa isa, const float* x, int64_t stride, int64_t rows, int64_t channels,
-                int64_t count, NormMoments moments, float* scratch) {
-  NormRows block = {.rows = rows, .width = channels, .stride = stride};
+}  // namespace
+
+template <>
+const NormLoops<float>& NormLoopsFor(Isa isa) {
+  return LoopSet(isa).floats;
+}
+template <>
+const NormLoops<BFloat16>& NormLoopsFor(Isa isa) {
+  return LoopSet(isa).bf16;
+}
+
+template <typename T>
+void AddMoments(Isa isa, const T* x, int64_t stride, int64_t rows, int64_t channels, int64_t count,
+                NormMoments moments, float* scratch) {
+  NormRows<T> block = {.rows = rows, .width = channels, .stride = stride};
   block.x = x;
   float* const sums = scratch + channels;
   float* const squares = sums + channels;
-  NormLoopsFor(isa).moments(block, scratch, sums, squares);
+  NormLoopsFor<T>(isa).moments(block, scratch, sums, squares);
   const double n = static_cast<double>(rows);
   const double before = static_cast<double>(count);
   const double share = n / (before + n);
@@ -32,5 +46,10 @@ void AddMoments(Isa isa, const float* x, int64_t stride, int64_t rows, int64_t c
     }
   });
 }
+
+template void AddMoments(Isa, const float*, int64_t, int64_t, int64_t, int64_t, NormMoments,
+                         float*);
+template void AddMoments(Isa, const BFloat16*, int64_t, int64_t, int64_t, int64_t, NormMoments,
+                         float*);
 
 }  // namespace parax

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "parax/base/dtype.h"
 #include "parax/base/isa.h"
 
 // Batch normalisation over rows of channels, for channels-last and channel-blocked activations.
@@ -26,35 +27,43 @@ constexpr int64_t NormBitBytes(int64_t width) {
 }
 
 // All that one pass reads and writes; unused pointers are null. Coefficients have a value a channel
-// and zeros up to the next multiple of kNormGroup.
+// and zeros up to the next multiple of kNormGroup. Activations are float32 or bf16 (T: float or
+// BFloat16); all arithmetic and coefficients are float32.
+template <typename T>
 struct NormRows {
-  int64_t rows = 0, width = 0, stride = 0;  // stride: floats from row to row
+  int64_t rows = 0, width = 0, stride = 0;  // stride: values from row to row
   bool relu = false;
   const float *mean = nullptr, *scale = nullptr, *bias = nullptr;
   const float *slope = nullptr, *shift = nullptr;
-  const float *x = nullptr, *residual = nullptr, *dy = nullptr;
+  const T *x = nullptr, *residual = nullptr, *dy = nullptr;
   uint8_t* bits = nullptr;  // [rows][NormBitBytes(width)]
-  float* out = nullptr;     // may be x, residual or dy
+  T* out = nullptr;         // may be x, residual or dy
 };
 
 // The passes over a block of rows, for one instruction set.
+template <typename T>
 struct NormLoops {
   // Of each channel: shift, sum of (x - shift) and of (x - shift)^2. The shift is the mean of the
   // block's first 8 rows, so that the variance never cancels: if the block's mean is d away from
   // it, those rows alone make the sum of squared deviations 8 d^2 (1 - 8 / rows), against the
   // rows * d^2 that are taken off.
-  void (*moments)(const NormRows& rows, float* shift, float* sum, float* squares);
+  void (*moments)(const NormRows<T>& rows, float* shift, float* sum, float* squares);
   // out = (x - mean) * scale + bias (+ residual), max with 0 when `relu`; writes `bits` if there is
   // a residual. Not x * scale + shift: that cancels where the mean is large against the deviation.
-  void (*apply)(const NormRows& rows);
+  void (*apply)(const NormRows<T>& rows);
   // Sums of g and of g * (x - mean). g is dy, with `relu` only where the output was above zero:
   // as `bits` say, else computed anew from x. Writes g to `out` if there is one.
-  void (*sums)(const NormRows& rows, float* sum, float* dot);
+  void (*sums)(const NormRows<T>& rows, float* sum, float* dot);
   // out = g * scale + ((x - mean) * slope + shift)
-  void (*input_gradient)(const NormRows& rows);
+  void (*input_gradient)(const NormRows<T>& rows);
 };
-extern const NormLoops kNormSse2, kNormAvx2, kNormAvx512;
-const NormLoops& NormLoopsFor(Isa isa);
+struct NormLoopSet {
+  NormLoops<float> floats;
+  NormLoops<BFloat16> bf16;
+};
+extern const NormLoopSet kNormSse2, kNormAvx2, kNormAvx512;
+template <typename T>
+const NormLoops<T>& NormLoopsFor(Isa isa);
 
 // Moments of channels over any number of rows: joined from blocks in double (Chan, Golub, LeVeque
 // 1979), in the order in which they are added.
@@ -64,10 +73,11 @@ struct NormMoments {
 };
 // Most rows whose sums are kept in float.
 inline constexpr int64_t kNormBlockRows = 256;
-// Adds `rows` (at most kNormBlockRows) rows of `channels` floats, `stride` floats apart, to
+// Adds `rows` (at most kNormBlockRows) rows of `channels` values, `stride` values apart, to
 // `moments`, of `count` values so far. `scratch`: 3 * channels floats.
-void AddMoments(Isa isa, const float* x, int64_t stride, int64_t rows, int64_t channels,
-                int64_t count, NormMoments moments, float* scratch);
+template <typename T>
+void AddMoments(Isa isa, const T* x, int64_t stride, int64_t rows, int64_t channels, int64_t count,
+                NormMoments moments, float* scratch);
 
 struct NormBlock {
   int64_t at = 0;  // offset of its first element

@@ -11,25 +11,26 @@ constexpr int64_t kPilotRows = 8;
 
 enum class MaskFrom : uint8_t { kNone, kInput, kBits };
 
-// `left`: floats there are; a vector beyond them is zero and is not stored.
-template <bool kTail>
-PARAX_TARGET inline V LoadPart(const float* from, int64_t left) {
+// `left`: values there are; a vector beyond them is zero and is not stored. T: float or BFloat16.
+template <bool kTail, typename T>
+PARAX_TARGET inline V LoadPart(const T* from, int64_t left) {
   if constexpr (!kTail) return Load(from);
-  alignas(64) float lanes[kLanes] = {};
+  alignas(64) T lanes[kLanes] = {};
   std::copy_n(from, std::clamp<int64_t>(left, 0, kLanes), lanes);
   return Load(lanes);
 }
-template <bool kTail>
-PARAX_TARGET inline void StorePart(float* to, V value, int64_t left) {
+template <bool kTail, typename T>
+PARAX_TARGET inline void StorePart(T* to, V value, int64_t left) {
   if constexpr (!kTail) return Store(to, value);
-  alignas(64) float lanes[kLanes];
+  alignas(64) T lanes[kLanes];
   Store(lanes, value);
   std::copy_n(lanes, std::clamp<int64_t>(left, 0, kLanes), to);
 }
 
-template <int kVectors>
-PARAX_TARGET inline void Fetch(const float* from) {
-  for (int v = 0; v < kVectors * kLanes; v += kNormGroup) __builtin_prefetch(from + v);
+template <int kVectors, typename T>
+PARAX_TARGET inline void Fetch(const T* from) {
+  constexpr int kLine = 64 / sizeof(T);
+  for (int v = 0; v < kVectors * kLanes; v += kLine) __builtin_prefetch(from + v);
 }
 
 // One bit a channel, kVectors * kLanes of them.
@@ -59,14 +60,15 @@ PARAX_TARGET inline void ForStrips(int64_t width, const Body& body) {
 
 #define PARAX_EACH for (int v = 0; v < kVectors; ++v)
 
+template <typename T>
 struct MomentsBody {
-  const NormRows& r;
+  const NormRows<T>& r;
   float *shift, *sum, *squares;
 
   template <int kVectors, bool kTail>
   PARAX_TARGET inline void Run(int64_t c) const {
     const int64_t left = r.width - c;
-    const float* x = r.x + c;
+    const T* x = r.x + c;
     V centre[kVectors], s[kVectors], q[kVectors];
     PARAX_EACH centre[v] = s[v] = q[v] = Set(0);
     const int64_t pilot = std::min(kPilotRows, r.rows);
@@ -90,13 +92,14 @@ struct MomentsBody {
   }
 };
 
-PARAX_TARGET void Moments(const NormRows& rows, float* shift, float* sum, float* squares) {
-  ForStrips(rows.width, MomentsBody{rows, shift, sum, squares});
+template <typename T>
+PARAX_TARGET void Moments(const NormRows<T>& rows, float* shift, float* sum, float* squares) {
+  ForStrips(rows.width, MomentsBody<T>{rows, shift, sum, squares});
 }
 
-template <bool kAdd, bool kBits>
+template <bool kAdd, bool kBits, typename T>
 struct ApplyBody {
-  const NormRows& r;
+  const NormRows<T>& r;
 
   template <int kVectors, bool kTail>
   PARAX_TARGET inline void Run(int64_t c) const {
@@ -127,23 +130,24 @@ struct ApplyBody {
   }
 };
 
-PARAX_TARGET void Apply(const NormRows& rows) {
-  if (rows.residual == nullptr) return ForStrips(rows.width, ApplyBody<false, false>{rows});
-  if (rows.bits == nullptr) return ForStrips(rows.width, ApplyBody<true, false>{rows});
-  ForStrips(rows.width, ApplyBody<true, true>{rows});
+template <typename T>
+PARAX_TARGET void Apply(const NormRows<T>& rows) {
+  if (rows.residual == nullptr) return ForStrips(rows.width, ApplyBody<false, false, T>{rows});
+  if (rows.bits == nullptr) return ForStrips(rows.width, ApplyBody<true, false, T>{rows});
+  ForStrips(rows.width, ApplyBody<true, true, T>{rows});
 }
 
 // x - mean and the masked gradient, a row of a strip after another.
-template <MaskFrom kMask, int kVectors, bool kTail>
+template <MaskFrom kMask, int kVectors, bool kTail, typename T>
 struct GradientRows {
-  const NormRows& r;
+  const NormRows<T>& r;
   int64_t at;    // of the row in hand
   int64_t left;  // channels from the strip's first on
   const uint8_t* bits_at;
   uint64_t bits = 0;
   V mean[kVectors], scale[kVectors], bias[kVectors];
 
-  PARAX_TARGET inline GradientRows(const NormRows& rows, int64_t c)
+  PARAX_TARGET inline GradientRows(const NormRows<T>& rows, int64_t c)
       : r(rows),
         at(c),
         left(rows.width - c),
@@ -176,14 +180,14 @@ struct GradientRows {
   }
 };
 
-template <MaskFrom kMask, bool kWrite>
+template <MaskFrom kMask, bool kWrite, typename T>
 struct SumsBody {
-  const NormRows& r;
+  const NormRows<T>& r;
   float *sum, *dot;
 
   template <int kVectors, bool kTail>
   PARAX_TARGET inline void Run(int64_t c) const {
-    GradientRows<kMask, kVectors, kTail> rows(r, c);
+    GradientRows<kMask, kVectors, kTail, T> rows(r, c);
     V s[kVectors], p[kVectors];
     PARAX_EACH s[v] = p[v] = Set(0);
     for (int64_t i = 0; i < r.rows; ++i, rows.Next()) {
@@ -206,25 +210,26 @@ struct SumsBody {
   }
 };
 
-template <MaskFrom kMask>
-PARAX_TARGET inline void SumsMasked(const NormRows& rows, float* sum, float* dot) {
-  if (rows.out == nullptr) return ForStrips(rows.width, SumsBody<kMask, false>{rows, sum, dot});
-  ForStrips(rows.width, SumsBody<kMask, true>{rows, sum, dot});
+template <MaskFrom kMask, typename T>
+PARAX_TARGET inline void SumsMasked(const NormRows<T>& rows, float* sum, float* dot) {
+  if (rows.out == nullptr) return ForStrips(rows.width, SumsBody<kMask, false, T>{rows, sum, dot});
+  ForStrips(rows.width, SumsBody<kMask, true, T>{rows, sum, dot});
 }
 
-PARAX_TARGET void Sums(const NormRows& rows, float* sum, float* dot) {
+template <typename T>
+PARAX_TARGET void Sums(const NormRows<T>& rows, float* sum, float* dot) {
   if (!rows.relu) return SumsMasked<MaskFrom::kNone>(rows, sum, dot);
   if (rows.bits != nullptr) return SumsMasked<MaskFrom::kBits>(rows, sum, dot);
   SumsMasked<MaskFrom::kInput>(rows, sum, dot);
 }
 
-template <MaskFrom kMask>
+template <MaskFrom kMask, typename T>
 struct InputGradientBody {
-  const NormRows& r;
+  const NormRows<T>& r;
 
   template <int kVectors, bool kTail>
   PARAX_TARGET inline void Run(int64_t c) const {
-    GradientRows<kMask, kVectors, kTail> rows(r, c);
+    GradientRows<kMask, kVectors, kTail, T> rows(r, c);
     V slope[kVectors], shift[kVectors];
     PARAX_EACH {
       slope[v] = Load(r.slope + c + v * kLanes);
@@ -240,14 +245,17 @@ struct InputGradientBody {
   }
 };
 
-PARAX_TARGET void InputGradient(const NormRows& rows) {
-  if (!rows.relu) return ForStrips(rows.width, InputGradientBody<MaskFrom::kNone>{rows});
+template <typename T>
+PARAX_TARGET void InputGradient(const NormRows<T>& rows) {
+  if (!rows.relu) return ForStrips(rows.width, InputGradientBody<MaskFrom::kNone, T>{rows});
   if (rows.bits != nullptr) {
-    return ForStrips(rows.width, InputGradientBody<MaskFrom::kBits>{rows});
+    return ForStrips(rows.width, InputGradientBody<MaskFrom::kBits, T>{rows});
   }
-  ForStrips(rows.width, InputGradientBody<MaskFrom::kInput>{rows});
+  ForStrips(rows.width, InputGradientBody<MaskFrom::kInput, T>{rows});
 }
 
 #undef PARAX_EACH
 
-constexpr NormLoops kLoops = {Moments, Apply, Sums, InputGradient};
+constexpr NormLoopSet kLoops = {
+    {Moments<float>, Apply<float>, Sums<float>, InputGradient<float>},
+    {Moments<BFloat16>, Apply<BFloat16>, Sums<BFloat16>, InputGradient<BFloat16>}};

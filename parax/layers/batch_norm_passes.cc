@@ -10,13 +10,14 @@ namespace {
 constexpr int64_t kStreamRows = 16;
 
 // `all`, whose pointers are those of whole activations, at one block.
-NormRows At(const NormRows& all, const NormBlock& block) {
-  NormRows b = all;
+template <typename T>
+NormRows<T> At(const NormRows<T>& all, const NormBlock& block) {
+  NormRows<T> b = all;
   b.rows = block.rows;
   for (const float** p : {&b.mean, &b.scale, &b.bias, &b.slope, &b.shift}) {
     if (*p != nullptr) *p += block.channel;
   }
-  for (const float** p : {&b.x, &b.residual, &b.dy}) {
+  for (const T** p : {&b.x, &b.residual, &b.dy}) {
     if (*p != nullptr) *p += block.at;
   }
   if (b.out != nullptr) b.out += block.at;
@@ -36,7 +37,8 @@ void NormPasses::ForImages(const Work& work) const {
   for (int64_t p = 0; p < n; ++p) work(p, shape.images * p / n, shape.images * (p + 1) / n);
 }
 
-void NormPasses::Statistics(const Forward& pass) const {
+template <typename T>
+void NormPasses::Statistics(const Forward<T>& pass) const {
   ForImages([&](int64_t piece, int64_t begin, int64_t end) {
     double* const mean = sums(pass.scratch, piece, 0);
     double* const m2 = sums(pass.scratch, piece, 1);
@@ -62,8 +64,10 @@ void NormPasses::Statistics(const Forward& pass) const {
 }
 
 // Fills coefficient rows 0 to 2 with mean, scale and bias; padding lanes stay zero.
-NormRows NormPasses::Coefficients(const float* x, const float* weight, const float* bias,
-                                  const float* mean, const float* variance, float* scratch) const {
+template <typename T>
+NormRows<T> NormPasses::Coefficients(const T* x, const float* weight, const float* bias,
+                                     const float* mean, const float* variance,
+                                     float* scratch) const {
   float* centre = coefficients(scratch, 0);
   float* scale = coefficients(scratch, 1);
   float* offset = coefficients(scratch, 2);
@@ -74,7 +78,7 @@ NormRows NormPasses::Coefficients(const float* x, const float* weight, const flo
         static_cast<float>(weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon));
     offset[c] = bias[c];
   }
-  NormRows rows;
+  NormRows<T> rows;
   rows.width = rows.stride = shape.width;
   rows.relu = relu;
   rows.mean = centre;
@@ -84,14 +88,15 @@ NormRows NormPasses::Coefficients(const float* x, const float* weight, const flo
   return rows;
 }
 
-void NormPasses::Run(const Forward& pass) const {
+template <typename T>
+void NormPasses::Run(const Forward<T>& pass) const {
   if (!fixed) Statistics(pass);
-  NormRows all =
+  NormRows<T> all =
       Coefficients(pass.x, pass.weight, pass.bias, pass.mean, pass.variance, pass.scratch);
   all.residual = pass.residual;
   all.bits = pass.bits;
   all.out = pass.y;
-  const NormLoops& loops = NormLoopsFor(isa);
+  const NormLoops<T>& loops = NormLoopsFor<T>(isa);
   // Last to first: the statistics have left the last images in the caches, and the next layer
   // begins with the first ones.
   ForImages([&](int64_t, int64_t begin, int64_t end) {
@@ -101,8 +106,9 @@ void NormPasses::Run(const Forward& pass) const {
 }
 
 // Every piece's sums of g and g * (x - mean), and g itself if `all` has an output.
-void NormPasses::Sums(const NormRows& all, float* scratch) const {
-  const NormLoops& loops = NormLoopsFor(isa);
+template <typename T>
+void NormPasses::Sums(const NormRows<T>& all, float* scratch) const {
+  const NormLoops<T>& loops = NormLoopsFor<T>(isa);
   ForImages([&](int64_t piece, int64_t begin, int64_t end) {
     double* const sum = sums(scratch, piece, 0);
     double* const dot = sums(scratch, piece, 1);
@@ -119,8 +125,9 @@ void NormPasses::Sums(const NormRows& all, float* scratch) const {
   });
 }
 
-void NormPasses::Run(const Backward& pass) const {
-  NormRows all =
+template <typename T>
+void NormPasses::Run(const Backward<T>& pass) const {
+  NormRows<T> all =
       Coefficients(pass.x, pass.weight, pass.bias, pass.mean, pass.variance, pass.scratch);
   all.dy = pass.dy;
   all.bits = pass.bits;
@@ -155,11 +162,16 @@ void NormPasses::Run(const Backward& pass) const {
   all.slope = slope;
   all.shift = shift;
   all.out = pass.dx;
-  const NormLoops& loops = NormLoopsFor(isa);
+  const NormLoops<T>& loops = NormLoopsFor<T>(isa);
   ForImages([&](int64_t, int64_t begin, int64_t end) {  // last to first, as in forward
     ForNormBlocks(shape, begin, end, kStreamRows, true,
                   [&](const NormBlock& b) { loops.input_gradient(At(all, b)); });
   });
 }
+
+template void NormPasses::Run(const Forward<float>&) const;
+template void NormPasses::Run(const Forward<BFloat16>&) const;
+template void NormPasses::Run(const Backward<float>&) const;
+template void NormPasses::Run(const Backward<BFloat16>&) const;
 
 }  // namespace parax

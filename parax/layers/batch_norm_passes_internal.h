@@ -18,23 +18,31 @@ struct NormPasses {
   bool relu = false;
   bool fixed = false;  // the statistics do not depend on x
 
+  // T: float or BFloat16, of activations and their gradients.
+  template <typename T>
   struct Forward {
-    const float *x, *residual, *weight, *bias;  // residual may be null
-    float *mean, *variance;                     // written unless `fixed`
-    float* y;
+    const T *x, *residual;  // residual may be null
+    const float *weight, *bias;
+    float *mean, *variance;  // written unless `fixed`
+    T* y;
     uint8_t* bits;  // written where not null: for backward
     float* scratch;
   };
-  void Run(const Forward& pass) const;
+  template <typename T>
+  void Run(const Forward<T>& pass) const;
 
+  template <typename T>
   struct Backward {
-    const float *x, *dy, *weight, *bias, *mean, *variance;
-    uint8_t* bits;                // null without a residual: the mask is computed anew
-    float* dresidual;             // null: not wanted; may be dy
-    float *dx, *dweight, *dbias;  // null: not wanted
+    const T *x, *dy;
+    const float *weight, *bias, *mean, *variance;
+    uint8_t* bits;           // null without a residual: the mask is computed anew
+    T* dresidual;            // null: not wanted; may be dy
+    T* dx;                   // null: not wanted
+    float *dweight, *dbias;  // null: not wanted
     float* scratch;
   };
-  void Run(const Backward& pass) const;
+  template <typename T>
+  void Run(const Backward<T>& pass) const;
 
   size_t scratch_bytes() const {
     return (kCoefficients + kPiece * static_cast<size_t>(pieces())) * row() * sizeof(float);
@@ -62,10 +70,13 @@ struct NormPasses {
   }
   template <typename Work>
   void ForImages(const Work& work) const;
-  void Statistics(const Forward& pass) const;
-  NormRows Coefficients(const float* x, const float* weight, const float* bias, const float* mean,
-                        const float* variance, float* scratch) const;
-  void Sums(const NormRows& all, float* scratch) const;
+  template <typename T>
+  void Statistics(const Forward<T>& pass) const;
+  template <typename T>
+  NormRows<T> Coefficients(const T* x, const float* weight, const float* bias, const float* mean,
+                           const float* variance, float* scratch) const;
+  template <typename T>
+  void Sums(const NormRows<T>& all, float* scratch) const;
 };
 
 }  // namespace parax

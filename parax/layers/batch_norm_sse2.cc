@@ -19,6 +19,6 @@ inline Mask FromBits(uint64_t bits) {
 
 }  // namespace
 
-const NormLoops kNormSse2 = kLoops;
+const NormLoopSet kNormSse2 = kLoops;
 
 }  // namespace parax

@@ -222,13 +222,15 @@ class ConvLayer final : public Layer {
     const Layout& given = request.inputs.at(0);
     const Dims in = given.dims(), out = OutputDims({in});
     const DType type = given.dtype();
+    if (request.emulate && type == DType::kBF16)
+      return EmulateBf16(Rule(FloatRequest(request)), request.threads);
     Problem problem;
     problem.options = o_;
     problem.threads = request.threads;
     problem.stride = {o_.stride, o_.stride};
     problem.dilation = {o_.dilation - 1, o_.dilation - 1};
     problem.padding = {o_.padding, o_.padding};
-    if (o_.bias) problem.bias = DescOf(Layout::Plain({o_.out_channels}, type));
+    if (o_.bias) problem.bias = DescOf(Layout::Plain({o_.out_channels}));
     const Dims weight_dims = WeightDims();
     const memory::desc any = AnyDesc(weight_dims, type);
     problem.x = DescOf(Layout::ChannelsLast(in, type));
@@ -281,7 +283,8 @@ class ConvLayer final : public Layer {
                       (!training || !request.need_input_grad.at(0) ||
                        AnyFast(problem.DataCandidates(any, hint))) &&
                       (!training || !request.need_param_grad ||
-                       AnyFast(problem.WeightsCandidates(any, weight_dims, type, hint)));
+                       AnyFast(problem.WeightsCandidates(AnyDesc(weight_dims, DType::kF32), weight_dims,
+                                                   type, hint)));
     return fast ? problem : channels_last;
   }
 

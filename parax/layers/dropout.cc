@@ -45,9 +45,10 @@ PARAX_INLINE inline void PhiloxGroup(uint32_t first_block, const std::array<uint
 }
 
 // Groups [begin, end) of the micro-batch, counted through its images: y = kept ? scale * x : 0.
+template <typename T>
 PARAX_INLINE inline void DropGroups(const Rule& rule, const RunContext& context,
                                     const std::array<uint32_t, 4>& folded, size_t begin, size_t end,
-                                    const float* x, float* y) {
+                                    const T* x, T* y) {
   alignas(64) uint32_t words[kGroup];
   for (size_t group = begin; group < end; ++group) {
     const size_t image = group / rule.groups, within = group % rule.groups;
@@ -57,18 +58,19 @@ PARAX_INLINE inline void DropGroups(const Rule& rule, const RunContext& context,
     PhiloxGroup(static_cast<uint32_t>(within * kLanes), counter, {folded[0], folded[1]}, words);
     const size_t first = within * kGroup;
     const size_t count = std::min(kGroup, rule.per_image - first);
-    const float* from = x + image * rule.per_image + first;
-    float* to = y + image * rule.per_image + first;
+    const T* from = x + image * rule.per_image + first;
+    T* to = y + image * rule.per_image + first;
 #pragma GCC ivdep
     for (size_t i = 0; i < count; ++i) {
-      const float scaled = from[i] * rule.scale;
-      to[i] = words[i] >= rule.threshold ? scaled : 0.0f;
+      const float scaled = float(from[i]) * rule.scale;
+      to[i] = T(words[i] >= rule.threshold ? scaled : 0.0f);
     }
   }
 }
 
 // Forward and backward are the same function, of x and of dy: the mask is made again, not stored.
-std::shared_ptr<const Kernel> MakeDropout(const Rule& rule, size_t images, int threads) {
+std::shared_ptr<const Kernel> MakeDropout(const Rule& rule, DType type, size_t images,
+                                          int threads) {
   return MakeOwnKernel<2>("parax:dropout", [=, isa = CurrentIsa()](const Addresses<2>& at,
                                                                    const RunContext& context) {
     const std::array<uint32_t, 4> folded = Philox4x32(
@@ -76,8 +78,10 @@ std::shared_ptr<const Kernel> MakeDropout(const Rule& rule, size_t images, int t
          static_cast<uint32_t>(RandomUse::kDropout), rule.layer_number},
         {static_cast<uint32_t>(context.seed), static_cast<uint32_t>(context.seed >> 32)});
     ForPieces(threads, images * rule.groups, kLanes, [&](size_t begin, size_t end) {
-      RunAtIsa(isa, [&, begin, end]() PARAX_INLINE {
-        DropGroups(rule, context, folded, begin, end, Floats(at[1]), Floats(at[0]));
+      WithElement(type, [&]<typename T>(T) {
+        RunAtIsa(isa, [&, begin, end]() PARAX_INLINE {
+          DropGroups(rule, context, folded, begin, end, As<T>(at[1]), As<T>(at[0]));
+        });
       });
     });
     return Outcome::kOk;
@@ -100,7 +104,7 @@ class DropoutLayer final : public Layer {
   }
 
   CompiledLayer Compile(const CompileRequest& request) const override {
-    RequireFloat(*this, request.inputs);
+    const DType type = RequireReal(*this, request.inputs);
     CompiledLayer compiled;
     if (request.mode == Mode::kEvaluation || probability_ == 0) {
       compiled.inputs = {request.inputs.at(0)};
@@ -109,13 +113,13 @@ class DropoutLayer final : public Layer {
       return compiled;
     }
     const Dims dims = request.inputs.at(0).dims();
-    const Layout layout = Layout::ChannelsLast(dims);  // so masks do not depend on the plan
+    const Layout layout = Layout::ChannelsLast(dims, type);  // so masks do not depend on the plan
     const auto images = static_cast<size_t>(dims[0]);
     const size_t per_image = layout.elements() / images;
     const Rule rule = {per_image, (per_image + kGroup - 1) / kGroup,
                        static_cast<uint32_t>(std::min(probability_ * 0x1p32, 0x1p32 - 1)),
                        static_cast<float>(1 / (1 - probability_)), layer_number_};
-    const auto kernel = MakeDropout(rule, images, request.threads);
+    const auto kernel = MakeDropout(rule, type, images, request.threads);
     const double bytes = 2 * static_cast<double>(layout.bytes());
 
     compiled.inputs = {layout};

@@ -21,27 +21,39 @@ struct SumRelu {
 struct Relu1 {
   PARAX_INLINE float operator()(float v) const { return Max0(v); }
 };
+struct Same {
+  PARAX_INLINE float operator()(float v) const { return v; }
+};
 struct Masked {
   PARAX_INLINE float operator()(float y, float dy) const { return y <= 0 ? 0.0f : dy; }
 };
 
 // dst[i] = op(sources[i]...). dst may equal a source, which ivdep tells the compiler is harmless.
-template <typename Op, typename... Sources>
-void Map(Isa isa, int threads, size_t elements, Op op, float* dst, Sources... sources) {
+template <typename Op, typename T, typename... Sources>
+void Map(Isa isa, int threads, size_t elements, Op op, T* dst, Sources... sources) {
   ForPieces(threads, elements, kUnit, [=](size_t begin, size_t end) {
     RunAtIsa(isa, [=]() PARAX_INLINE {
 #pragma GCC ivdep
-      for (size_t i = begin; i < end; ++i) dst[i] = op(sources[i]...);
+      for (size_t i = begin; i < end; ++i) dst[i] = T(op(float(sources[i])...));
     });
   });
 }
 
-template <typename Op>
-std::shared_ptr<const Kernel> MakeBinary(const char* name, size_t elements, int threads, Op op) {
-  return MakeOwnKernel<3>(name, [=, isa = CurrentIsa()](const Addresses<3>& at, const RunContext&) {
-    Map(isa, threads, elements, op, Floats(at[0]), Floats(at[1]), Floats(at[2]));
+// dst, a and, of binary ops, b.
+template <size_t kArguments, typename Op>
+std::shared_ptr<const Kernel> MakeMap(const char* name, const Elements& elements, int threads,
+                                      Op op) {
+  const auto run = [=, isa = CurrentIsa()](const Addresses<kArguments>& at, const RunContext&) {
+    WithElement(elements.type, [&]<typename T>(T) {
+      if constexpr (kArguments == 2) {
+        Map(isa, threads, elements.count, op, As<T>(at[0]), As<T>(at[1]));
+      } else {
+        Map(isa, threads, elements.count, op, As<T>(at[0]), As<T>(at[1]), As<T>(at[2]));
+      }
+    });
     return Outcome::kOk;
-  });
+  };
+  return MakeOwnKernel<kArguments>(name, run);
 }
 
 }  // namespace
@@ -54,24 +66,28 @@ std::shared_ptr<const Kernel> MakeAccumulate(size_t elements, int threads) {
       });
 }
 
-std::shared_ptr<const Kernel> MakeAddInto(size_t elements, int threads) {
-  return MakeBinary("parax:add", elements, threads, Sum());
+std::shared_ptr<const Kernel> MakeAddInto(const Elements& elements, int threads) {
+  return MakeMap<3>("parax:add", elements, threads, Sum());
 }
 
-std::shared_ptr<const Kernel> MakeAddRelu(size_t elements, int threads) {
-  return MakeBinary("parax:add_relu", elements, threads, SumRelu());
+std::shared_ptr<const Kernel> MakeAddRelu(const Elements& elements, int threads) {
+  return MakeMap<3>("parax:add_relu", elements, threads, SumRelu());
 }
 
-std::shared_ptr<const Kernel> MakeReluBackward(size_t elements, int threads) {
-  return MakeBinary("parax:relu_backward", elements, threads, Masked());
+std::shared_ptr<const Kernel> MakeReluBackward(const Elements& elements, int threads) {
+  return MakeMap<3>("parax:relu_backward", elements, threads, Masked());
 }
 
-std::shared_ptr<const Kernel> MakeRelu(size_t elements, int threads) {
-  return MakeOwnKernel<2>("parax:relu",
-                          [=, isa = CurrentIsa()](const Addresses<2>& at, const RunContext&) {
-                            Map(isa, threads, elements, Relu1(), Floats(at[0]), Floats(at[1]));
-                            return Outcome::kOk;
-                          });
+std::shared_ptr<const Kernel> MakeRelu(const Elements& elements, int threads) {
+  return MakeMap<2>("parax:relu", elements, threads, Relu1());
+}
+
+void Convert(const float* from, BFloat16* to, size_t elements, int threads) {
+  Map(CurrentIsa(), threads, elements, Same(), to, from);
+}
+
+void Convert(const BFloat16* from, float* to, size_t elements, int threads) {
+  Map(CurrentIsa(), threads, elements, Same(), to, from);
 }
 
 std::shared_ptr<const Kernel> MakeZero(size_t bytes, int threads) {

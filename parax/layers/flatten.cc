@@ -8,7 +8,7 @@ namespace {
 // extent also for every unpadded layout that does not interleave images.
 bool IsRowMajor(const Layout& layout) {
   const Dims dims = layout.dims();
-  if (layout == Layout::Plain(dims)) return true;
+  if (layout == Layout::Plain(dims, layout.dtype())) return true;
   if (layout.padded() || dims[2] != 1 || dims[3] != 1) return false;
   for (const int64_t n : {int64_t{0}, dims[0] - 1}) {
     for (int64_t c = 0; c < dims[1]; ++c) {
@@ -33,11 +33,11 @@ class FlattenLayer final : public Layer {
 
   // Always a view: where the order in memory differs, the plan's reorder does the work.
   CompiledLayer Compile(const CompileRequest& request) const override {
-    RequireFloat(*this, request.inputs);
+    const DType type = RequireReal(*this, request.inputs);
     const Layout& input = request.inputs.at(0);
     CompiledLayer compiled;
-    compiled.inputs = {IsRowMajor(input) ? input : Layout::Plain(input.dims())};
-    compiled.output = Layout::Plain(OutputDims({input.dims()}));
+    compiled.inputs = {IsRowMajor(input) ? input : Layout::Plain(input.dims(), type)};
+    compiled.output = Layout::Plain(OutputDims({input.dims()}), type);
     compiled.output_is_input = true;
     return compiled;
   }

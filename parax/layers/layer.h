@@ -101,6 +101,7 @@ struct CompileRequest {
   bool need_param_grad = true;        // false: frozen
   bool blocked = false;               // let oneDNN choose the output's layout; else channels last
   bool winograd = true;               // prefer Winograd convolutions where they pay
+  bool emulate = false;               // bf16 layers compute with float32 kernels
   int threads = 1;                    // OpenMP threads the kernels will run with
   // Layouts fixed by an earlier plan of the same layer (other batch size or mode): kernels must be
   // compiled against these; empty: free choice.

@@ -105,6 +105,12 @@ bool Layout::padded() const {
   return !empty() && elements() != static_cast<size_t>(Product(dims()));
 }
 
+Layout Layout::WithType(DType type) const {
+  const dnnl::memory::desc desc = DescOf(*this);
+  if (!desc.get_inner_blks().empty()) Fail("layout {} has inner blocks", ToString());
+  return LayoutOf(dnnl::memory::desc(desc.get_dims(), TypeOf(type), desc.get_strides()));
+}
+
 // From the innermost block outwards, each block takes the low digits of its dimension's index; what
 // is left is multiplied by the dimension's stride.
 size_t Layout::Offset(std::span<const int64_t> index) const {

@@ -36,6 +36,8 @@ class Layout {
   bool padded() const;      // some elements in memory belong to no logical index
   // Distance in elements from the start to a logical index, from strides and inner blocks.
   size_t Offset(std::span<const int64_t> index) const;
+  // The same arrangement of another type; of layouts without inner blocks only.
+  Layout WithType(DType type) const;
   std::string ToString() const;  // such as "aBcd16b:32x64x56x56:fp32"; for plans and messages
 
   friend bool operator==(const Layout& a, const Layout& b);

@@ -36,4 +36,10 @@ std::string KernelLibrary() {
                      IsaName());
 }
 
+bool HasBf16() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();  // AMX only where it is granted
+  constexpr auto kBf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(isa) & kBf16) == kBf16;
+}
+
 }  // namespace parax

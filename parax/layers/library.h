@@ -8,4 +8,8 @@ namespace parax {
 // ONEDNN_MAX_CPU_ISA lowers the latter.
 std::string KernelLibrary();
 
+// Whether the CPU multiplies bf16: AVX512-BF16, or AMX that the operating system grants.
+// ONEDNN_MAX_CPU_ISA counts here too.
+bool HasBf16();
+
 }  // namespace parax

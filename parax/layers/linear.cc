@@ -42,6 +42,8 @@ class LinearLayer final : public Layer {
 
   WeightedRule Rule(const CompileRequest& request) const {
     const DType type = request.inputs.at(0).dtype();
+    if (request.emulate && type == DType::kBF16)
+      return EmulateBf16(Rule(FloatRequest(request)), request.threads);
     const Dims in = request.inputs[0].dims(), out = OutputDims({in});
     WeightedRule rule;
     rule.what = Describe();
@@ -52,7 +54,7 @@ class LinearLayer final : public Layer {
     rule.input = DescOf(Layout::Plain(in, type));
     rule.output = DescOf(Layout::Plain(out, type));
     const memory::desc x = rule.input, y = rule.output;
-    const memory::desc bias = DescOf(Layout::Plain({out_}, type));
+    const memory::desc bias = DescOf(Layout::Plain({out_}));
     const dnnl::prop_kind kind = request.mode == Mode::kTraining
                                      ? dnnl::prop_kind::forward_training
                                      : dnnl::prop_kind::forward_inference;

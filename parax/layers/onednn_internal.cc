@@ -1,5 +1,6 @@
 #include "parax/layers/onednn_internal.h"
 
+#include "parax/layers/emulation_internal.h"
 #include "parax/layers/reorder.h"
 
 namespace parax {
@@ -86,12 +87,17 @@ CompiledOp MakeOp(OpKind kind, std::shared_ptr<const Kernel> kernel,
   return op;
 }
 
-std::shared_ptr<const Kernel> MakeReorder(const Layout& from, const Layout& to) {
+std::shared_ptr<const Kernel> MakeReorder(const Layout& from, const Layout& to, int threads) {
   const dnnl::memory::desc source = DescOf(from), target = DescOf(to);
   const dnnl::reorder::primitive_desc pd(OnednnEngine(), source, OnednnEngine(), target,
                                          UserScratchpad(), /*allow_empty=*/true);
-  if (!pd) Fail("no kernel turns layout {} into {}", from.ToString(), to.ToString());
-  return MakeOnednnKernel(pd, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}}, kReorderPrefix);
+  if (pd)
+    return MakeOnednnKernel(pd, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}}, kReorderPrefix);
+  const Layout wide_from = from.WithType(DType::kF32), wide_to = to.WithType(DType::kF32);
+  if (wide_from == from && wide_to == to)
+    Fail("no kernel turns layout {} into {}", from.ToString(), to.ToString());
+  return OnWidenedCopies(MakeReorder(wide_from, wide_to, threads),
+                         {{from, wide_from}, {to, wide_to, true}}, threads, kReorderPrefix);
 }
 
 }  // namespace parax

@@ -12,11 +12,14 @@ CompiledOp OwnOp(OpKind kind, std::shared_ptr<const Kernel> kernel, std::vector<
   return op;
 }
 
-void RequireFloat(const Layer& layer, const std::vector<Layout>& layouts) {
+DType RequireReal(const Layer& layer, const std::vector<Layout>& layouts) {
+  const DType type = layouts.at(0).dtype();
   for (const Layout& layout : layouts) {
-    if (layout.dtype() != DType::kF32)
-      Fail("layer {}: takes float32, not {}", layer.kind(), layout.ToString());
+    const bool real = type == DType::kF32 || type == DType::kBF16;
+    if (!real || layout.dtype() != type)
+      Fail("layer {}: takes float32 or bf16, not {}", layer.kind(), layout.ToString());
   }
+  return type;
 }
 
 void RequireImplementations(const Layer& layer, const CompileRequest& request,

@@ -20,7 +20,11 @@ namespace parax {
 template <size_t kArguments>
 using Addresses = std::array<void*, kArguments>;
 
-inline float* Floats(void* address) { return static_cast<float*>(address); }
+template <typename T>
+T* As(void* address) {
+  return static_cast<T*>(address);
+}
+inline float* Floats(void* address) { return As<float>(address); }
 
 // A kernel that calls `function(const Addresses<kArguments>&, const RunContext&)`, which returns an
 // Outcome and must not allocate, lock, log or throw. Everything else it needs is captured by value.
@@ -77,8 +81,8 @@ void ForPieces(int threads, size_t count, size_t unit, const Work& work) {
 CompiledOp OwnOp(OpKind kind, std::shared_ptr<const Kernel> kernel, std::vector<Argument> arguments,
                  double bytes);
 
-// Throws Error unless the layouts are float32: our own kernels know nothing else.
-void RequireFloat(const Layer& layer, const std::vector<Layout>& layouts);
+// Throws Error unless the layouts are all float32 or all bf16; the type.
+DType RequireReal(const Layer& layer, const std::vector<Layout>& layouts);
 // Throws Error when the request wants implementations that the compiled ops are not.
 void RequireImplementations(const Layer& layer, const CompileRequest& request,
                             const CompiledLayer& compiled);

@@ -6,8 +6,10 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-Layout Tagged(const Dims& dims, Tag tag) {
-  return LayoutOf(dnnl::memory::desc(dims, dnnl::memory::data_type::f32, tag));
+Layout Tagged(const Dims& dims, DType type, Tag tag) {
+  const auto number =
+      type == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  return LayoutOf(dnnl::memory::desc(dims, number, tag));
 }
 
 Tag BlockedTag(int64_t lanes) { return lanes == 16 ? Tag::nChw16c : Tag::nChw8c; }
@@ -16,11 +18,12 @@ Tag BlockedTag(int64_t lanes) { return lanes == 16 ? Tag::nChw16c : Tag::nChw8c;
 
 Layout UsableLayout(const Layout& layout, Panels& panels) {
   const Dims d = layout.dims();
-  panels = {d[0], 1, d[2], d[3], d[1], d[1]};
-  const Layout channels_last = Layout::ChannelsLast(d);
+  const DType type = layout.dtype();
+  panels = {d[0], 1, d[2], d[3], d[1], d[1], type};
+  const Layout channels_last = Layout::ChannelsLast(d, type);
   if (layout == channels_last) return layout;
   for (const int64_t lanes : {16, 8}) {
-    if (layout != Tagged(d, BlockedTag(lanes))) continue;
+    if (layout != Tagged(d, type, BlockedTag(lanes))) continue;
     panels.lanes = lanes;
     panels.blocks = (d[1] + lanes - 1) / lanes;
     return layout;
@@ -30,8 +33,8 @@ Layout UsableLayout(const Layout& layout, Panels& panels) {
 
 Layout SameArrangement(const Panels& panels, const Dims& dims) {
   return panels.lanes == panels.channels && panels.blocks == 1
-             ? Layout::ChannelsLast(dims)
-             : Tagged(dims, BlockedTag(panels.lanes));
+             ? Layout::ChannelsLast(dims, panels.type)
+             : Tagged(dims, panels.type, BlockedTag(panels.lanes));
 }
 
 }  // namespace parax

@@ -12,7 +12,8 @@ struct Panels {
   int64_t images = 0, blocks = 1, height = 0, width_pixels = 0;
   int64_t lanes = 0;     // channels a pixel, padding lanes counted
   int64_t channels = 0;  // real ones
-  int64_t panel_floats() const { return height * width_pixels * lanes; }
+  DType type = DType::kF32;
+  int64_t panel_elements() const { return height * width_pixels * lanes; }
 };
 
 // How our kernels will see an activation of this layout, and the layout to ask the plan for: the

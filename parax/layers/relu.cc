@@ -16,8 +16,7 @@ class ReluLayer final : public Layer {
 
   CompiledLayer Compile(const CompileRequest& request) const override {
     const Layout& layout = request.inputs.at(0);
-    RequireFloat(*this, {layout});
-    const size_t elements = layout.elements();
+    const Elements elements = {layout.elements(), RequireReal(*this, {layout})};
     const auto bytes = static_cast<double>(layout.bytes());
 
     CompiledLayer compiled;

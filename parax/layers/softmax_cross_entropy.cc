@@ -132,7 +132,8 @@ class SoftmaxCrossEntropyLayer final : public Layer {
   }
 
   CompiledLayer Compile(const CompileRequest& request) const override {
-    RequireFloat(*this, request.inputs);
+    if (RequireReal(*this, request.inputs) != DType::kF32)
+      Fail("layer {}: takes float32, not bf16", kind());
     const Dims dims = OutputDims({request.inputs.at(0).dims()});
     const Rule rule = {static_cast<size_t>(dims[0]),
                        static_cast<size_t>(dims[1]),

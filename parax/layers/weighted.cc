@@ -66,11 +66,12 @@ class Builder {
   }
 
   std::vector<Candidate> AgainstGrad() const {
-    return rule_.backward_weights(
-        request_.fixed_grads.empty() ? Any() : DescOf(request_.fixed_grads.at(0)));
+    return rule_.backward_weights(request_.fixed_grads.empty() ? AnyGrad()
+                                                               : DescOf(request_.fixed_grads.at(0)));
   }
 
   dnnl::memory::desc Any() const { return AnyDesc(rule_.weight_dims, rule_.dtype); }
+  dnnl::memory::desc AnyGrad() const { return AnyDesc(rule_.weight_dims, DType::kF32); }
 
   CompiledLayer Build() {
     result_.inputs = {LayoutOf(rule_.input)};
@@ -84,7 +85,7 @@ class Builder {
                 Role::kInputGrad);
     if (training && request_.need_param_grad) AddWeights();
     // Without a gradient kernel the master copy may as well be canonical.
-    if (result_.grads.empty()) result_.grads = {Layout::Plain(rule_.weight_dims, rule_.dtype)};
+    if (result_.grads.empty()) result_.grads = {Layout::Plain(rule_.weight_dims)};
     if (rule_.bias > 0 && result_.grads.size() == 1) result_.grads.push_back(LayoutOf(BiasDesc()));
     return std::move(result_);
   }
@@ -94,7 +95,7 @@ class Builder {
     return Wanted(request_, result_.forward.size() + result_.backward.size() + ahead);
   }
 
-  dnnl::memory::desc BiasDesc() const { return DescOf(Layout::Plain({rule_.bias}, rule_.dtype)); }
+  dnnl::memory::desc BiasDesc() const { return DescOf(Layout::Plain({rule_.bias})); }
 
   // A pass that reads the weights: forward, backward data.
   void AddReader(std::vector<CompiledOp>& ops, OpKind kind, const CandidateMaker& maker, Role from,
@@ -126,8 +127,8 @@ class Builder {
     std::vector<Candidate> candidates = AgainstGrad();
     bool detour = IsReorder(WantedNext(1));
     if (!detour && WantedNext().empty() && OnlyReference(candidates))
-      detour = !OnlyReference(rule_.backward_weights(Any()));
-    if (detour) candidates = rule_.backward_weights(Any());
+      detour = !OnlyReference(rule_.backward_weights(AnyGrad()));
+    if (detour) candidates = rule_.backward_weights(AnyGrad());
     const Candidate chosen =
         Choose(candidates, WantedNext(), rule_.preferred, rule_.what + " backward weights");
     const Argument grad{Role::kParamGrad, 0, true};
@@ -203,7 +204,8 @@ std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const Comp
     std::vector<const CandidateMaker*> makers = {&rule.forward};
     if (training && request.need_input_grad.at(0)) makers.push_back(&rule.backward_data);
     if (training && request.need_param_grad) makers.push_back(&rule.backward_weights);
-    return Names((*makers.at(static_cast<size_t>(op)))(builder.Any()));
+    const CandidateMaker* maker = makers.at(static_cast<size_t>(op));
+    return Names((*maker)(maker == &rule.backward_weights ? builder.AnyGrad() : builder.Any()));
   }
   const CompiledLayer layer = builder.Build();
   std::vector<CompiledOp> ops = layer.forward;
@@ -215,9 +217,9 @@ std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const Comp
   const CandidateMaker& maker = wanted.kind == OpKind::kForward        ? rule.forward
                                 : wanted.kind == OpKind::kBackwardData ? rule.backward_data
                                                                        : rule.backward_weights;
-  if (detour) return Names(maker(builder.Any()));
-  return Names(wanted.kind == OpKind::kBackwardWeights ? builder.AgainstGrad()
-                                                       : builder.AgainstForms(maker));
+  const bool grad = wanted.kind == OpKind::kBackwardWeights;
+  if (detour) return Names(maker(grad ? builder.AnyGrad() : builder.Any()));
+  return Names(grad ? builder.AgainstGrad() : builder.AgainstForms(maker));
 }
 
 void AddMatmulWeightGradients(int64_t pixels, int64_t inputs, int64_t outputs, DType type,
@@ -226,19 +228,19 @@ void AddMatmulWeightGradients(int64_t pixels, int64_t inputs, int64_t outputs, D
   const bool any = weights.get_format_kind() == dnnl::memory::format_kind::any;
   const dnnl::memory::desc x = DescOf(Layout::Plain({pixels, inputs}, type));
   const dnnl::memory::desc dy = DescOf(Layout::Plain({pixels, outputs}, type));
-  const dnnl::memory::data_type number = x.get_data_type();
   Dims transposed_strides(weight_dims.size(), inputs * outputs);
   transposed_strides[0] = 1;
   transposed_strides[1] = outputs;
   for (const bool transposed : {false, true}) {
     const dnnl::memory::desc grad =
-        transposed ? dnnl::memory::desc(weight_dims, number, transposed_strides)
-                   : DescOf(Layout::Plain(weight_dims, type));
+        transposed ? dnnl::memory::desc(weight_dims, dnnl::memory::data_type::f32,
+                                        transposed_strides)
+                   : DescOf(Layout::Plain(weight_dims));
     if (!any && grad != weights) continue;
     const dnnl::memory::desc& left = transposed ? x : dy;
     const dnnl::memory::desc& right = transposed ? dy : x;
-    const dnnl::memory::desc product = DescOf(transposed ? Layout::Plain({inputs, outputs}, type)
-                                                         : Layout::Plain({outputs, inputs}, type));
+    const dnnl::memory::desc product = DescOf(transposed ? Layout::Plain({inputs, outputs})
+                                                         : Layout::Plain({outputs, inputs}));
     const dnnl::memory::desc left_transposed = left.permute_axes({1, 0});
     for (const auto& pd : AllImplementations(dnnl::matmul::primitive_desc(
              OnednnEngine(), left_transposed, right, product, UserScratchpad(), true))) {

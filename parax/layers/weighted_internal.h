@@ -24,19 +24,26 @@ struct Candidate {
   std::string name() const { return own ? own->implementation() : prefix + pd.impl_info_str(); }
 };
 
-// Candidates of one pass for a weight layout: a fixed one, or AnyDesc().
+// Candidates of one pass for a layout of the weights, or of their float32 gradient: a fixed one, or
+// AnyDesc().
 using CandidateMaker = std::function<std::vector<Candidate>(const dnnl::memory::desc& weights)>;
 
 struct WeightedRule {
   std::string what;  // for error messages, "conv 64->128 3x3"
   Dims weight_dims;
   int64_t bias = 0;  // number of bias values; 0: none
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of activations and packed weights; bias and gradients are float32
   double flops = 0;                    // of each pass
   std::vector<std::string> preferred;  // the first of these that there is; else oneDNN's first
   dnnl::memory::desc input, output;
   CandidateMaker forward, backward_data, backward_weights;
 };
+
+// `request` with float32 inputs, channels last: what EmulateBf16's rule is made for.
+CompileRequest FloatRequest(const CompileRequest& request);
+// The rule of a bf16 layer whose kernels are `rule`'s, of float32, at work on converted copies: for
+// CPUs without bf16. Weights are packed in plain order.
+WeightedRule EmulateBf16(const WeightedRule& rule, int threads);
 
 CompiledLayer CompileWeighted(const WeightedRule& rule, const CompileRequest& request);
 std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const CompileRequest& request,
@@ -45,7 +52,7 @@ std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const Comp
 // Weight gradients as a matrix product, for activations whose channels are innermost: output
 // gradient [pixels, outputs] and input [pixels, inputs] row-major. Two orientations, as no CPU
 // prefers the same one for all shapes: "matmul:..." writes [outputs, inputs], "matmul_t:..." its
-// transpose. Appends those whose layout `weights` allows.
+// transpose. Appends those whose layout `weights` allows. `type`: of the activations.
 void AddMatmulWeightGradients(int64_t pixels, int64_t inputs, int64_t outputs, DType type,
                               const Dims& weight_dims, const dnnl::memory::desc& weights,
                               std::vector<Candidate>& candidates);

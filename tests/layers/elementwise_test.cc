@@ -25,9 +25,9 @@ TEST(Elementwise, AccumulateAndAddInto) {
       RunKernel(*MakeAccumulate(n, threads), {left.data(), source.data()});
       ExpectSameBits(left, sum, "accumulate");
       left = a;
-      RunKernel(*MakeAddInto(n, threads), {into.data(), left.data(), source.data()});
+      RunKernel(*MakeAddInto({n}, threads), {into.data(), left.data(), source.data()});
       ExpectSameBits(into, sum, "add into");
-      RunKernel(*MakeAddInto(n, threads), {in_place.data(), in_place.data(), source.data()});
+      RunKernel(*MakeAddInto({n}, threads), {in_place.data(), in_place.data(), source.data()});
       ExpectSameBits(in_place, sum, "add into, in place");
       ExpectSameBits(source, b, "source");
     }
