@@ -65,6 +65,7 @@ Outcome Instance::Schedule(Pass& pass, int op) {
       case Action::kRun: {
         const bool placed = next.phase == Phase::kAccessIntensive;
         const GatePlace place(placed ? wiring_.scheduler : nullptr, wiring_.leaf);
+        if (placed) pass.timer.Start();  // the trace shows the op, not its wait for the place
         return RunOp(pass, op);
       }
       case Action::kDefer:
