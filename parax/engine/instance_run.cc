@@ -1,3 +1,5 @@
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -41,8 +43,8 @@ Outcome Instance::Prepared(Pass& pass, int op) {
     if (outcome != Outcome::kOk) return outcome;
     pass.timer.Start();
   }
-  if (wiring_.scheduler != nullptr) {
-    outcome = wiring_.scheduler->Begin(wiring_.leaf, op, static_cast<int>(pass.bound.ops.size()));
+  if (wiring_.scheduler != nullptr && wiring_.scheduler->staggers()) {
+    outcome = wiring_.scheduler->Stagger(wiring_.leaf, op, static_cast<int>(pass.bound.ops.size()));
     Note(pass, TraceKind::kGateWait, op);
     if (outcome != Outcome::kOk) return outcome;
   }
@@ -65,7 +67,12 @@ Outcome Instance::Schedule(Pass& pass, int op) {
       case Action::kRun: {
         const bool placed = next.phase == Phase::kAccessIntensive;
         const GatePlace place(placed ? wiring_.scheduler : nullptr, wiring_.leaf);
-        if (placed) pass.timer.Start();  // the trace shows the op, not its wait for the place
+        if (placed) {
+          // The trace shows the op, not its wait for the place. Without the fence the processor may
+          // read the counter before the place is there: ops would seem to overlap.
+          _mm_lfence();
+          pass.timer.Start();
+        }
         return RunOp(pass, op);
       }
       case Action::kDefer:

@@ -28,10 +28,10 @@ class Scheduler {
   // all of its leaves.
   bool gated(int leaf) const { return GateOf(leaf).limit > 0; }
 
-  // Before op `op` of `ops` of a pass. kStagger holds back a leaf's first.
-  Outcome Begin(int leaf, int op, int ops) noexcept {
-    return policy_ == SchedulePolicy::kStagger ? Stagger(leaf, op, ops) : Outcome::kOk;
-  }
+  // Whether Stagger is to be called: before op `op` of `ops` of every pass. It holds back a leaf's
+  // first.
+  bool staggers() const { return policy_ == SchedulePolicy::kStagger; }
+  Outcome Stagger(int leaf, int op, int ops) noexcept;
   // What to do about the leaf's next op. kRun gives an access-intensive op of a gated leaf a place,
   // which Leave gives back.
   Action Next(int leaf, const NextOp& next) noexcept;
@@ -58,7 +58,6 @@ class Scheduler {
     return gates_[static_cast<size_t>(leaves_[Index(leaf)].domain)];
   }
   static size_t Index(int leaf) { return static_cast<size_t>(leaf); }
-  Outcome Stagger(int leaf, int op, int ops) noexcept;
 
   SchedulePolicy policy_;
   Clock::duration wait_timeout_;

@@ -104,13 +104,13 @@ TEST(Scheduler, StaggerHoldsBackFirstPassesOnly) {
   std::atomic<int> reached{-1};
   std::jthread second([&] {
     for (int pass = 0; pass < 2; ++pass) {
-      EXPECT_EQ(scheduler.Begin(1, 0, 10), Outcome::kOk);
+      EXPECT_EQ(scheduler.Stagger(1, 0, 10), Outcome::kOk);
       EXPECT_GE(reached.load(), 5);
     }
   });
   for (int op = 0; op < 10; ++op) {
     reached = op;
-    EXPECT_EQ(scheduler.Begin(0, op, 10), Outcome::kOk);
+    EXPECT_EQ(scheduler.Stagger(0, op, 10), Outcome::kOk);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -2,6 +2,7 @@
 #include "parax/engine/overlap.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <set>
@@ -86,6 +87,12 @@ int Overlaps(const Trained& run) {
   return found;
 }
 
+// Where instances meet at the gate by chance only.
+bool OneCpu() {
+  cpu_set_t cpus;
+  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
+}
+
 TEST(OverlapTest, EveryPolicyGivesTheSameBits) {
   const Trained free = TrainWith(SchedulePolicy::kFree);
   ASSERT_EQ(free.end.outcome, Outcome::kOk) << free.end.reason;
@@ -100,7 +107,7 @@ TEST(OverlapTest, EveryPolicyGivesTheSameBits) {
 }
 
 TEST(OverlapTest, WithOnePlaceNoTwoAccessIntensiveOpsOverlap) {
-  EXPECT_GT(Overlaps(TrainWith(SchedulePolicy::kFree)), 0) << "nothing could overlap at all";
+  EXPECT_TRUE(Overlaps(TrainWith(SchedulePolicy::kFree)) > 0 || OneCpu()) << "nothing ever can";
   EXPECT_EQ(Overlaps(TrainWith(SchedulePolicy::kGate)), 0);
   EXPECT_EQ(Overlaps(TrainWith(SchedulePolicy::kGateDefer)), 0);
 }
@@ -134,7 +141,7 @@ TEST(OverlapTest, NobodyWaitsWhoHasDeferredWorkAndNothingIsLate) {
     EXPECT_TRUE(open.empty());
   }
   EXPECT_GT(deferred, 0);
-  EXPECT_GT(waits, 0);
+  EXPECT_TRUE(waits > 0 || OneCpu());
 }
 
 TEST(OverlapTest, DeferralKeepsToItsMemory) {
