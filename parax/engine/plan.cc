@@ -22,7 +22,7 @@ Plan PlanBuilder::Run() {
   }
   std::vector<int> pinned = {plan_.labels, plan_.targets,       plan_.loss,
                              plan_.logits, plan_.probabilities, plan_.images};
-  PlanMemory(plan_, pinned);
+  PlanMemoryWithDeferral(plan_, pinned);
   return std::move(plan_);
 }
 
