@@ -107,14 +107,16 @@ TEST(OverlapTest, EveryPolicyGivesTheSameBits) {
 }
 
 TEST(OverlapTest, WithOnePlaceNoTwoAccessIntensiveOpsOverlap) {
-  EXPECT_TRUE(Overlaps(TrainWith(SchedulePolicy::kFree)) > 0 || OneCpu()) << "nothing ever can";
+  // The other side of what is tested: ungated they do meet, if not in every short training.
+  bool met = OneCpu();
+  for (int i = 0; i < 50 && !met; ++i) met = Overlaps(TrainWith(SchedulePolicy::kFree)) > 0;
+  EXPECT_TRUE(met) << "nothing ever can";
   EXPECT_EQ(Overlaps(TrainWith(SchedulePolicy::kGate)), 0);
   EXPECT_EQ(Overlaps(TrainWith(SchedulePolicy::kGateDefer)), 0);
 }
 
-TEST(OverlapTest, NobodyWaitsWhoHasDeferredWorkAndNothingIsLate) {
-  const Trained run = TrainWith(SchedulePolicy::kGateDefer);
-  int deferred = 0, waits = 0;
+// Adds up how often ops were deferred and somebody waited at the gate.
+void CheckDeferral(const Trained& run, int& deferred, int& waits) {
   for (const auto& events : run.events) {
     std::set<int> open;  // deferrable ops of the pass whose turn has passed
     int turn = 0;        // ops before it have had their turn
@@ -139,6 +141,15 @@ TEST(OverlapTest, NobodyWaitsWhoHasDeferredWorkAndNothingIsLate) {
       for (const int late : open) EXPECT_GT(run.latest[static_cast<size_t>(late)], op);
     }
     EXPECT_TRUE(open.empty());
+  }
+}
+
+TEST(OverlapTest, NobodyWaitsWhoHasDeferredWorkAndNothingIsLate) {
+  int deferred = 0, waits = 0;
+  // Whether instances meet at the gate in one short training is up to the machine.
+  for (int i = 0; i < 50 && (deferred == 0 || waits == 0); ++i) {
+    CheckDeferral(TrainWith(SchedulePolicy::kGateDefer), deferred, waits);
+    if (OneCpu() && deferred > 0) break;
   }
   EXPECT_GT(deferred, 0);
   EXPECT_TRUE(waits > 0 || OneCpu());
