@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "parax/base/error.h"
 #include "parax/base/text.h"
 
 namespace parax {
@@ -16,24 +15,15 @@ constexpr double kFromCaches = 1.5, kIdle = 0.25;
 
 }  // namespace
 
-const std::vector<std::string_view>& SchedulePolicyNames() {
-  static const std::vector<std::string_view> names = {"barriered", "free", "stagger", "gate",
-                                                      "gate+defer"};
+const std::vector<std::string>& SchedulePolicyNames() {
+  static const std::vector<std::string> names = {"barriered", "free", "stagger", "gate",
+                                                 "gate+defer"};
   return names;
 }
 
 SchedulePolicy ParseSchedulePolicy(std::string_view name) {
-  const auto& names = SchedulePolicyNames();
-  const auto it = std::ranges::find(names, name);
-  if (it == names.end()) {
-    const std::vector<std::string> known(names.begin(), names.end());
-    const std::string nearest = Nearest(name, known);
-    FailUsage(
-        "unknown schedule policy '{}': did you mean '{}'? Known: barriered, free, stagger, gate, "
-        "gate+defer",
-        name, nearest.empty() ? "free" : nearest);
-  }
-  return static_cast<SchedulePolicy>(it - names.begin());
+  return static_cast<SchedulePolicy>(
+      ChoiceOf("schedule policy", name, SchedulePolicyNames(), "free"));
 }
 
 Phase PhaseOf(const OpCost& op, const SeatRates& seat) {

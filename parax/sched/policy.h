@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,7 +18,7 @@ enum class SchedulePolicy : uint8_t {
   kGateDefer,  // as kGate, but who would wait runs a deferred weight gradient instead
 };
 // "barriered", "free", "stagger", "gate", "gate+defer", in the order of the enumeration.
-const std::vector<std::string_view>& SchedulePolicyNames();
+const std::vector<std::string>& SchedulePolicyNames();
 // Throws UsageError naming the nearest.
 SchedulePolicy ParseSchedulePolicy(std::string_view name);
 
