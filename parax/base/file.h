@@ -52,6 +52,11 @@ void WriteFileAtomically(const std::filesystem::path& path, std::string_view con
 // when neither is known. It need not exist.
 std::filesystem::path CacheFolder();
 
+// Replaces `file`, which lies there, if it is a regular file or none yet (a pipe must not be
+// written to); "": does nothing. A failure costs one line: "<what> is not kept: ...".
+void KeepInCache(const std::filesystem::path& file, std::string_view content,
+                 std::string_view what);
+
 void SyncFolder(const std::filesystem::path& folder);  // fsync of a directory
 
 }  // namespace parax

@@ -12,7 +12,6 @@
 #include <system_error>
 #include <thread>
 
-#include "parax/base/error.h"
 #include "parax/base/file.h"
 #include "parax/base/log.h"
 #include "parax/base/stop.h"
@@ -129,15 +128,9 @@ std::vector<double> CopyBandwidth(const std::vector<Seat>& seats, int os_node,
   } catch (const Json::exception&) {  // of another type: measured anew
   }
   const std::vector<double> measured = MeasureCopyBandwidth(seats, os_node);
-  if (file.empty()) return measured;
   json = ReadCache(file);  // what others wrote meanwhile stays
   json["bytes_per_s"][key] = measured;
-  try {
-    std::filesystem::create_directories(file.parent_path());
-    WriteFileAtomically(file, json.dump(1) + "\n");
-  } catch (const std::exception& error) {
-    Info("the measured bandwidth is not kept: {}", error.what());
-  }
+  KeepInCache(file, json.dump(1) + "\n", "the measured bandwidth");
   return measured;
 }
 
