@@ -14,12 +14,8 @@ struct Touched {
 Touched TouchedBy(const Plan& plan, const PlanOp& op) {
   Touched touched;
   for (const PlanArgument& argument : op.arguments) {
-    int index = argument.index;
-    if (argument.place == Place::kArena) {
-      while (plan.buffers[static_cast<size_t>(index)].shares >= 0) {
-        index = plan.buffers[static_cast<size_t>(index)].shares;
-      }
-    }
+    const int index =
+        argument.place == Place::kArena ? Root(plan.buffers, argument.index) : argument.index;
     (argument.write ? touched.writes : touched.reads).emplace(argument.place, index);
   }
   return touched;

@@ -4,12 +4,13 @@
 #include "parax/engine/plan.h"
 
 namespace parax {
-namespace {
 
 int Root(const std::vector<PlanBuffer>& buffers, int b) {
   while (buffers[static_cast<size_t>(b)].shares >= 0) b = buffers[static_cast<size_t>(b)].shares;
   return b;
 }
+
+namespace {
 
 void FindLifetimes(Plan& plan, const std::vector<int>& pinned) {
   for (int i = 0; i < static_cast<int>(plan.ops.size()); ++i) {

@@ -122,16 +122,23 @@ int PlanBuilder::NormBehind(int node) const {
   return readers == 1 ? found : -1;
 }
 
+bool PlanBuilder::TakesNormIn(int index) {
+  const int norm = NormBehind(index);
+  if (norm < 0) return false;
+  const std::vector<Graph::Node>& nodes = graph_.nodes();
+  LayerPtr both = nodes[static_cast<size_t>(index)].layer->WithNorm(
+      *nodes[static_cast<size_t>(norm)].layer->norm());
+  if (both == nullptr) return false;
+  fused_[norm] = {index, std::move(both)};
+  return true;
+}
+
 void PlanBuilder::CompileNode(int index) {
   const Graph::Node& node = graph_.nodes()[static_cast<size_t>(index)];
-  if (const int norm = NormBehind(index); norm >= 0) {
-    LayerPtr both = node.layer->WithNorm(*graph_.nodes()[static_cast<size_t>(norm)].layer->norm());
-    if (both != nullptr) {  // waits for the norm's other input
-      fused_[norm] = {index, std::move(both)};
-      value_.push_back(-1);
-      node_outputs_.push_back(-1);
-      return;
-    }
+  if (TakesNormIn(index)) {
+    value_.push_back(-1);
+    node_outputs_.push_back(-1);
+    return;
   }
   const auto fused = fused_.find(index);
   const LayerPtr layer = fused == fused_.end() ? node.layer : fused->second.layer;

@@ -130,6 +130,9 @@ class Plan {
   static constexpr size_t kAlignment = 64;
 };
 
+// The buffer whose memory buffer `b` lies in.
+int Root(const std::vector<PlanBuffer>& buffers, int b);
+
 // Fills in first, last, shares and offset of the plan's buffers and arena_bytes: lifetimes from the
 // ops' arguments, in-place where an op allows it and its operand dies there, offsets greedily by
 // size. Buffers in `pinned` live from the first op to the last.

@@ -47,8 +47,11 @@ class PlanBuilder {
 
   // Appends a node's parameters and states to the step's.
   void AddTensorsOf(int node, Step& step) const;
-  // The batch norm that a node's layer takes in (Layer::WithNorm); -1: none.
+  // The batch norm that alone reads a node's output, in evaluation; -1: none.
   int NormBehind(int node) const;
+  // Whether the node's layer does that norm too: both are compiled in the norm's place, where the
+  // norm's other input is there.
+  bool TakesNormIn(int node);
   void CompileNode(int index);
 
   // Where a layer wants an input arranged otherwise than its producer made it: a reorder, shared by

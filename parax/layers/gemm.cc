@@ -18,7 +18,7 @@ struct Cut {
 };
 
 // The cut whose largest piece is the least work; of equals, the one that reads the least.
-Cut BestCut(int64_t rows, int64_t columns, int64_t depth, int64_t threads) {
+Cut BestCut(int64_t rows, int64_t columns, int64_t threads) {
   const int64_t tiles = Pieces(rows, kTileRows), groups = Pieces(columns, kGemmGroup);
   Cut best{threads, 1};
   int64_t least_work = INT64_MAX, least_reads = INT64_MAX;
@@ -26,7 +26,7 @@ Cut BestCut(int64_t rows, int64_t columns, int64_t depth, int64_t threads) {
     const int64_t down = threads / across;
     const int64_t piece_tiles = Pieces(tiles, down), piece_groups = Pieces(groups, across);
     const int64_t work = piece_tiles * piece_groups;
-    const int64_t reads = (piece_tiles * kTileRows + piece_groups * kGemmGroup) * depth;
+    const int64_t reads = piece_tiles * kTileRows + piece_groups * kGemmGroup;
     if (work > least_work || (work == least_work && reads >= least_reads)) continue;
     best = {down, across};
     least_work = work;
@@ -47,7 +47,9 @@ class RowsPass {
         taps_(conv.kernel * conv.kernel),
         turned_(turned),
         packed_(conv.packed || (!turned && out_ <= kGemmGroup)),  // a single group is packed
-        threads_(conv.threads) {}
+        threads_(conv.threads) {
+    for (const GemmGrid& grid : grids_) cuts_.push_back(BestCut(grid.points(), out_, threads_));
+  }
 
   // A row of zeros (the border), and the packed weights.
   size_t scratch_floats() const {
@@ -63,8 +65,9 @@ class RowsPass {
       Pack(weights, packed);
       weights = packed;
     }
-    for (const GemmGrid& grid : grids_) {
-      const Cut cut = BestCut(grid.points(), out_, in_ * taps_, threads_);
+    for (size_t g = 0; g < grids_.size(); ++g) {
+      const GemmGrid& grid = grids_[g];
+      const Cut cut = cuts_[g];
       ForPieces(threads_, static_cast<size_t>(cut.rows * cut.columns), 1,
                 [&](size_t begin, size_t end) {
                   for (size_t piece = begin; piece < end; ++piece)
@@ -147,6 +150,7 @@ class RowsPass {
   }
 
   std::vector<GemmGrid> grids_;
+  std::vector<Cut> cuts_;  // of each
   const GemmLoops* loops_;
   int64_t in_, out_, taps_;
   bool turned_, packed_;

@@ -137,6 +137,7 @@ class Builder {
     std::vector<Argument> arguments = {{from}, weights};
     if (rule_.bias > 0 && kind == OpKind::kForward)
       arguments.push_back({Role::kParamForm, Form(1, RowDesc(rule_.bias))});
+    const int output = static_cast<int>(arguments.size());
     arguments.push_back({to, 0, true});
     if (rule_.norm) {
       arguments.insert(arguments.end(), {{Role::kState, 0},
@@ -147,7 +148,7 @@ class Builder {
     Add(ops, kind, chosen, arguments);
     if (rule_.norm && rule_.norm->add && chosen.in_place) {
       ops.back().in_place_from = static_cast<int>(arguments.size()) - 1;
-      ops.back().in_place_to = static_cast<int>(arguments.size()) - 5;
+      ops.back().in_place_to = output;
     }
   }
 
@@ -227,22 +228,20 @@ CompiledLayer CompileWeighted(const WeightedRule& rule, const CompileRequest& re
 std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const CompileRequest& request,
                                             int op) {
   Builder builder(rule, request);
-  if (rule.norm) {
-    if (op == 0) return {kNormScaleName};
-    --op;
-  }
+  const size_t index = static_cast<size_t>(op), first = rule.norm ? 1 : 0;
+  if (index < first) return {kNormScaleName};
   if (request.fixed_forms.empty() && request.fixed_grads.empty() &&
       request.implementations.empty()) {  // no detours: nothing need be compiled to know the ops
     const bool training = request.mode == Mode::kTraining;
     std::vector<const CandidateMaker*> makers = {&rule.forward};
     if (training && request.need_input_grad.at(0)) makers.push_back(&rule.backward_data);
     if (training && request.need_param_grad) makers.push_back(&rule.backward_weights);
-    return Names((*makers.at(static_cast<size_t>(op)))(builder.Any()));
+    return Names((*makers.at(index - first))(builder.Any()));
   }
   const CompiledLayer layer = builder.Build();
   std::vector<CompiledOp> ops = layer.forward;
   ops.insert(ops.end(), layer.backward.begin(), layer.backward.end());
-  const CompiledOp& wanted = ops.at(static_cast<size_t>(op) + (rule.norm ? 1 : 0));
+  const CompiledOp& wanted = ops.at(index);
   if (IsReorder(wanted.kernel->implementation())) return {wanted.kernel->implementation()};
   const bool detour = std::any_of(wanted.arguments.begin(), wanted.arguments.end(),
                                   [](const Argument& a) { return a.role == Role::kTemp; });
