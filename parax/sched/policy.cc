@@ -1,7 +1,6 @@
 #include "parax/sched/policy.h"
 
 #include <algorithm>
-#include <string>
 
 #include "parax/base/text.h"
 
