@@ -41,10 +41,10 @@ struct PlanBuffer {
   BufferKind kind = BufferKind::kActivation;
   size_t bytes = 0;
   DType dtype = DType::kF32;  // of activations
-  int first = -1;     // op that writes it first
-  int last = -1;      // op that uses it last
-  int shares = -1;    // lies in this earlier buffer's memory (view or in place)
-  size_t offset = 0;  // in the arena
+  int first = -1;             // op that writes it first
+  int last = -1;              // op that uses it last
+  int shares = -1;            // lies in this earlier buffer's memory (view or in place)
+  size_t offset = 0;          // in the arena
 };
 
 enum class Place : uint8_t { kArena, kForm, kGradient, kState };
@@ -64,6 +64,8 @@ struct PlanOp {
   double flops = 0;
   double bytes = 0;
   int in_place_from = -1, in_place_to = -1;
+  // The op before which this one must have run; -1: the next. Its arguments live until then.
+  int latest = -1;
 };
 
 // Batch statistics that a training-mode norm leaves behind.
@@ -93,6 +95,9 @@ struct PlanOptions {
   LossOptions loss;
   // As an earlier run resolved them (Plan::implementations); what is absent is chosen freely.
   Implementations implementations;
+  // Weight gradients may run later than their place in the list, as far as the arena grows by no
+  // more than this part of it.
+  double defer_memory = 0;
   // Put canaries between buffers (debugging).
   bool guards = false;
 };
@@ -131,9 +136,14 @@ class Plan {
 // Throws UsageError where the CPU does not multiply numbers of this type and is not to emulate it.
 void RequirePrecision(DType dtype, bool emulate);
 
+// The buffer whose memory buffer `b` lies in.
+int Root(const std::vector<PlanBuffer>& buffers, int b);
+
 // Fills in first, last, shares and offset of the plan's buffers and arena_bytes: lifetimes from the
 // ops' arguments, in-place where an op allows it and its operand dies there, offsets greedily by
 // size. Buffers in `pinned` live from the first op to the last.
 void PlanMemory(Plan& plan, const std::vector<int>& pinned);
+// The same, and gives weight gradients their latest places (PlanOptions::defer_memory).
+void PlanMemoryWithDeferral(Plan& plan, const std::vector<int>& pinned);
 
 }  // namespace parax

@@ -48,8 +48,10 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
   std::vector<const Plan*> plans;
   for (const auto& plan : plans_) plans.push_back(plan.get());
   store_ = std::make_unique<ParamStore>(plans, options_.domain_nodes);
+  overlap_ = MakeOverlap(options_.overlap, options_.seats, stop_);
   if (options_.training) {
     ServerOptions server;
+    if (overlap_ != nullptr && overlap_->gated()) server.gate = overlap_.get();
     store_->DescribeTo(server);
     if (server.parameters.empty()) FailUsage("every layer is frozen: nothing is left to train");
     for (const auto& parameter : server.parameters) trained_.push_back(parameter.name);
@@ -76,9 +78,10 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
       track = &options_.trace->AddTrack(fmt::format(
           "instance {} ({} {})", leaf, pus.size() == 1 ? "CPU" : "CPUs", fmt::join(pus, ",")));
     }
-    leaves_.push_back(std::make_unique<Leaf>(
-        Instance::Wiring{leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)],
-                         store_.get(), server_.get(), &stop_, options_.hook, track}));
+    leaves_.push_back(std::make_unique<Leaf>(Instance::Wiring{
+        leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)], store_.get(),
+        server_.get(), &stop_, options_.hook,
+        overlap_ == nullptr ? nullptr : &overlap_->scheduler(), options_.overlap.rates, track}));
   }
   if (options_.trace != nullptr) {
     for (const Plan* plan : plans) options_.trace->AddPlan(DescribeOps(*plan));
@@ -96,6 +99,9 @@ PlanOptions PlanOptionsFor(const TrainerOptions& options, Mode mode, int64_t bat
   plan.layouts = options.layouts;
   plan.winograd = options.winograd;
   plan.guards = options.guards;
+  if (mode == Mode::kTraining && DefersOps(options.overlap, options.seats)) {
+    plan.defer_memory = options.overlap.defer_memory;
+  }
   plan.threads = static_cast<int>(options.seats.at(0).pus.size());
   plan.loss =
       mode == Mode::kTraining ? options.loss : LossOptions{options.loss.classes, 0, {}, false};

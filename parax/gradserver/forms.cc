@@ -21,8 +21,8 @@ void CheckMap(const IndexMap& map, size_t elements) {
 }
 
 bool IsIdentity(const IndexMap& map, size_t elements) {
-  return map.type == DType::kF32 && map.copy_elements == elements && map.run == elements && map.base[0] == 0 &&
-         (map.stride == 1 || elements == 1);
+  return map.type == DType::kF32 && map.copy_elements == elements && map.run == elements &&
+         map.base[0] == 0 && (map.stride == 1 || elements == 1);
 }
 
 namespace {
@@ -56,7 +56,8 @@ void Write(const IndexMap& map, const float* values, size_t first, size_t n, T* 
 }  // namespace
 
 void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, void* copy) {
-  WithElement(map.type, [&]<typename T>(T) { Write(map, values, first, n, static_cast<T*>(copy)); });
+  WithElement(map.type,
+              [&]<typename T>(T) { Write(map, values, first, n, static_cast<T*>(copy)); });
 }
 
 }  // namespace parax

@@ -74,13 +74,13 @@ void GradientServer::Impl::AllocateValues() {
 void GradientServer::Impl::AllocateForms() {
   for (const ParameterSpec& parameter : options.parameters) {
     for (const IndexMap& map : parameter.forms) {
-      if (!MasterIsForm(map, parameter.elements)) form_bytes += RoundUp(map.copy_bytes(), kLine * sizeof(float));
+      if (!MasterIsForm(map, parameter.elements))
+        form_bytes += RoundUp(map.copy_bytes(), kLine * sizeof(float));
     }
   }
   for (const int node : options.domain_node) {
     Forms& domain = forms.emplace_back();
-    domain.arena =
-        Arena(std::max<size_t>(form_bytes, 1), {.os_node = node, .shared = true});
+    domain.arena = Arena(std::max<size_t>(form_bytes, 1), {.os_node = node, .shared = true});
     std::byte* at = domain.arena.data();
     for (size_t p = 0; p < options.parameters.size(); ++p) {
       const ParameterSpec& parameter = options.parameters[p];
@@ -103,6 +103,7 @@ void GradientServer::Impl::AllocateLeaves() {
   for (const int domain : options.leaf_domain) {
     Leaf& leaf = leaves.emplace_back();
     leaf.owner = static_cast<uint32_t>(layout.owner[domain]);
+    leaf.number = static_cast<int>(&leaf - leaves.data());
     leaf.arena = Arena(floats * sizeof(float) + counts * sizeof(double),
                        {.os_node = options.domain_node[domain], .shared = true});
     leaf.gradients = reinterpret_cast<float*>(leaf.arena.data());

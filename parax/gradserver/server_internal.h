@@ -20,6 +20,7 @@ struct GradientServer::Impl {
   struct alignas(64) Leaf {
     uint64_t iteration = 0;
     uint32_t owner = 0;
+    int number = 0;
     Arena arena;                 // on the leaf's domain; everything below lies in it
     float* gradients = nullptr;  // layout.floats
     float* chunk = nullptr;      // scratch: kChunk
@@ -28,8 +29,8 @@ struct GradientServer::Impl {
     double* counts = nullptr;    // [iteration % 2][moment][micro]
   };
   struct Forms {
-    Arena arena;                          // on the domain
-    std::vector<std::vector<void*>> of;   // [parameter][form]
+    Arena arena;                         // on the domain
+    std::vector<std::vector<void*>> of;  // [parameter][form]
   };
 
   Impl(ServerOptions server_options, StopFlag& stop_flag);
@@ -58,8 +59,9 @@ struct GradientServer::Impl {
   void NameMissingLeaf(int bucket, uint64_t n, WaitName& name) const;
 
   // ---- tasks.cc (hot) ----
-  // Runs one ready slice of the leaf's domain if there is one.
+  // Runs one ready slice of the leaf's domain if there is one, and a place at the gate.
   Outcome RunReady(Leaf& leaf, bool& ran);
+  Outcome RunSome(Leaf& leaf, bool& ran);
   bool HasWork(uint32_t owner) const;
   bool Claim(int task, uint32_t owner, uint64_t& iteration, uint32_t& slice);
   Outcome Finish(int task, uint64_t iteration);
@@ -97,7 +99,7 @@ struct GradientServer::Impl {
   std::vector<Forms> forms;  // a domain
   std::vector<Leaf> leaves;
   std::vector<const float*> gradients;  // of each leaf
-  size_t form_bytes = 0;               // of one domain
+  size_t form_bytes = 0;                // of one domain
 };
 
 }  // namespace parax

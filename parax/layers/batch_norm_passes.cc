@@ -27,6 +27,14 @@ NormRows<T> At(const NormRows<T>& all, const NormBlock& block) {
 
 }  // namespace
 
+void NormScale(const float* weight, const float* variance, double epsilon, int64_t channels,
+               float* scale) {
+  for (int64_t c = 0; c < channels; ++c) {
+    scale[c] =
+        static_cast<float>(weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon));
+  }
+}
+
 // work(piece, first image, last image) on the instance's threads; the cut depends on their number
 // only.
 template <typename Work>
@@ -72,12 +80,9 @@ NormRows<T> NormPasses::Coefficients(const T* x, const float* weight, const floa
   float* scale = coefficients(scratch, 1);
   float* offset = coefficients(scratch, 2);
   std::fill_n(scratch, kCoefficients * row(), 0.0f);
-  for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c) {
-    centre[c] = mean[c];
-    scale[c] =
-        static_cast<float>(weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon));
-    offset[c] = bias[c];
-  }
+  std::copy_n(mean, shape.channels, centre);
+  std::copy_n(bias, shape.channels, offset);
+  NormScale(weight, variance, epsilon, shape.channels, scale);
   NormRows<T> rows;
   rows.width = rows.stride = shape.width;
   rows.relu = relu;

@@ -1,6 +1,5 @@
-#include "parax/layers/emulation_internal.h"
-
 #include "parax/layers/elementwise.h"
+#include "parax/layers/emulation_internal.h"
 #include "parax/layers/reorder.h"
 #include "parax/layers/weighted_internal.h"
 
@@ -15,9 +14,9 @@ size_t RoundUp(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 // layout if that is another.
 struct Copies {
   WidenedArgument argument;
-  size_t elements = 0;                       // of the outer layout
-  std::shared_ptr<const Kernel> reorder;     // from the one copy to the other; null: one copy
-  size_t bytes = 0, second = 0, scratch = 0; // of all, and where the parts begin
+  size_t elements = 0;                        // of the outer layout
+  std::shared_ptr<const Kernel> reorder;      // from the one copy to the other; null: one copy
+  size_t bytes = 0, second = 0, scratch = 0;  // of all, and where the parts begin
   bool direct() const { return argument.outer == argument.inner; }
 };
 
@@ -36,8 +35,8 @@ Copies Plan(const WidenedArgument& argument, int threads) {
 
 class WideBound final : public BoundKernel {
  public:
-  WideBound(const Kernel& kernel, const std::vector<Copies>& plan,
-            std::span<void* const> arguments, int threads)
+  WideBound(const Kernel& kernel, const std::vector<Copies>& plan, std::span<void* const> arguments,
+            int threads)
       : threads_(threads) {
     std::byte* at = static_cast<std::byte*>(arguments.back());
     std::vector<void*> inner;
@@ -120,29 +119,33 @@ class WideKernel final : public Kernel {
 
 enum class Pass : uint8_t { kForward, kBackwardData, kBackwardWeights };
 
-// A float32 candidate as one on bf16; `plain`: the packed weights. The last of the pass's tensors
-// is written; arguments stand in the order of Candidate::arguments.
-Candidate Emulated(const Candidate& wide, Pass pass, const Layout& plain, int threads) {
+// A float32 candidate of `rule` as one on bf16; `plain`: the packed weights. Arguments stand in the
+// order of Candidate::arguments.
+Candidate Emulated(const Candidate& wide, const WeightedRule& rule, Pass pass, const Layout& plain,
+                   int threads) {
   std::vector<WidenedArgument> arguments;
   for (const OnednnArgument& argument : wide.arguments) {
     const Layout layout = LayoutOf(argument.desc);
     arguments.push_back({layout, layout, false});
   }
-  const auto round = [&](size_t i) {
+  const auto round = [&](size_t i) -> WidenedArgument& {
     arguments[i].outer = arguments[i].outer.WithType(DType::kBF16);
+    return arguments[i];
   };
   round(0);
   if (pass == Pass::kBackwardWeights) {
     round(1);
   } else {
     arguments[1].outer = plain;
-    round(arguments.size() - 1);
-    arguments.back().write = true;
+    const bool bias = pass == Pass::kForward && rule.bias > 0;
+    round(bias ? 3 : 2).write = true;
   }
+  if (rule.norm && rule.norm->add) round(arguments.size() - 1);  // the residual
   Candidate candidate = wide;
-  candidate.own = OnWidenedCopies(
-      wide.own ? wide.own : MakeOnednnKernel(wide.pd, wide.arguments, wide.prefix),
-      std::move(arguments), threads, kEmulatedPrefix);
+  candidate.own =
+      OnWidenedCopies(wide.own ? wide.own : MakeOnednnKernel(wide.pd, wide.arguments, wide.prefix),
+                      std::move(arguments), threads, kEmulatedPrefix);
+  candidate.in_place = false;
   if (pass != Pass::kBackwardWeights) candidate.weights = DescOf(plain);
   return candidate;
 }
@@ -169,12 +172,12 @@ WeightedRule EmulateBf16(const WeightedRule& rule, int threads) {
   emulated.output = DescOf(LayoutOf(rule.output).WithType(DType::kBF16));
   for (std::string& name : emulated.preferred) name.insert(0, kEmulatedPrefix);
   const Layout plain = Layout::Plain(rule.weight_dims, DType::kBF16);
-  const auto wrap = [=](const CandidateMaker& maker, Pass pass) -> CandidateMaker {
+  const auto wrap = [&](const CandidateMaker& maker, Pass pass) -> CandidateMaker {
     return [=](const dnnl::memory::desc& weights) {
       const bool grad = pass == Pass::kBackwardWeights;
       std::vector<Candidate> all;
       for (const Candidate& wide : maker(grad ? weights : AnyDesc(plain.dims(), DType::kF32)))
-        all.push_back(Emulated(wide, pass, plain, threads));
+        all.push_back(Emulated(wide, rule, pass, plain, threads));
       return all;
     };
   };

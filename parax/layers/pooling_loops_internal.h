@@ -95,7 +95,7 @@ struct Pool {
   template <typename T>
   void MaxForward(const T* x, T* y, int32_t* chosen) const {
     ForPanels([=, *this](int64_t panel) PARAX_INLINE {
-      const T* in0 = x + panel * in.panel_floats();
+      const T* in0 = x + panel * in.panel_elements();
       T* out0 = y + panel * out_elements();
       int32_t* index0 = chosen == nullptr ? nullptr : chosen + panel * out_elements();
       ForOutputs([=, this](const Window& w, int64_t at, int64_t first, int64_t n) PARAX_INLINE {
@@ -122,7 +122,7 @@ struct Pool {
   template <typename T>
   void AverageForward(const T* x, T* y) const {
     ForPanels([=, *this](int64_t panel) PARAX_INLINE {
-      const T* in0 = x + panel * in.panel_floats();
+      const T* in0 = x + panel * in.panel_elements();
       T* out0 = y + panel * out_elements();
       ForOutputs([=, this](const Window& w, int64_t at, int64_t first, int64_t n) PARAX_INLINE {
         float sum[kStrip] = {};
@@ -162,8 +162,8 @@ struct Pool {
     ForPanels([=, *this](int64_t panel) PARAX_INLINE {
       const T* from = dy + panel * out_elements();
       const int32_t* chosen0 = chosen + panel * out_elements();
-      Gather(dx + panel * in.panel_floats(), [=](const Window&, int64_t at, int32_t pixel,
-                                                 float* __restrict sum, int64_t n) PARAX_INLINE {
+      Gather(dx + panel * in.panel_elements(), [=](const Window&, int64_t at, int32_t pixel,
+                                                   float* __restrict sum, int64_t n) PARAX_INLINE {
         const T* __restrict g = from + at;
         const int32_t* __restrict index = chosen0 + at;
         for (int64_t c = 0; c < n; ++c) sum[c] += index[c] == pixel ? float(g[c]) : 0.0f;
@@ -175,8 +175,8 @@ struct Pool {
   void AverageBackward(const T* dy, T* dx) const {
     ForPanels([=, *this](int64_t panel) PARAX_INLINE {
       const T* from = dy + panel * out_elements();
-      Gather(dx + panel * in.panel_floats(), [=](const Window& w, int64_t at, int32_t,
-                                                 float* __restrict sum, int64_t n) PARAX_INLINE {
+      Gather(dx + panel * in.panel_elements(), [=](const Window& w, int64_t at, int32_t,
+                                                   float* __restrict sum, int64_t n) PARAX_INLINE {
         const T* __restrict g = from + at;
         const float scale = 1.0f / static_cast<float>(w.cells);
         for (int64_t c = 0; c < n; ++c) sum[c] += float(g[c]) * scale;
@@ -195,7 +195,7 @@ struct Pool {
       ForStrips(std::min(in.lanes, in.channels - channel),
                 [=, this](int64_t first, int64_t n) PARAX_INLINE {
                   float sum[kStrip] = {};
-                  const T* from = x + panel * in.panel_floats() + first;
+                  const T* from = x + panel * in.panel_elements() + first;
                   for (int64_t p = 0; p < pixels; ++p, from += in.lanes) {
                     for (int64_t c = 0; c < n; ++c) sum[c] += float(from[c]);
                   }
@@ -209,7 +209,7 @@ struct Pool {
     const int64_t pixels = in.height * in.width_pixels;
     const float scale = 1.0f / static_cast<float>(pixels);
     ForPanels([=, *this](int64_t panel) PARAX_INLINE {
-      T* out = dx + panel * in.panel_floats();
+      T* out = dx + panel * in.panel_elements();
       const int64_t channel = panel % in.blocks * in.lanes;
       const int64_t lanes = std::min(in.lanes, in.channels - channel);
       const T* __restrict g = dy + panel / in.blocks * in.channels + channel;

@@ -92,7 +92,7 @@ PARAX_TARGET inline void GatherTile(const Panels& x, const float* data, const Wi
   const bool inside =
       w.top >= 0 && w.left >= 0 && w.top + Size <= x.height && w.left + Size <= x.width_pixels;
   for (int64_t block = 0; block < x.blocks; ++block) {
-    const float* panel = data + (w.image * x.blocks + block) * x.panel_floats() +
+    const float* panel = data + (w.image * x.blocks + block) * x.panel_elements() +
                          (w.top * x.width_pixels + w.left) * x.lanes;
     for (int64_t lane = 0; lane < x.lanes; lane += kLanes, v += kLanes) {
       V in[Size][Size], out[6][6];
@@ -122,11 +122,11 @@ PARAX_TARGET void GatherOutputGrad(const Panels& y, const float* data, const Win
 }
 
 PARAX_TARGET void ScatterOutput(const float* m, int64_t stride, const Panels& y, float* data,
-                                const WinogradWindow& w) {
+                                const WinogradWindow& w, const Finish* finish) {
   const int rows = static_cast<int>(std::min<int64_t>(4, y.height - w.top));
   const int columns = static_cast<int>(std::min<int64_t>(4, y.width_pixels - w.left));
   for (int64_t block = 0; block < y.blocks; ++block) {
-    float* panel = data + (w.image * y.blocks + block) * y.panel_floats() +
+    float* panel = data + (w.image * y.blocks + block) * y.panel_elements() +
                    (w.top * y.width_pixels + w.left) * y.lanes;
     for (int64_t lane = 0; lane < y.lanes; lane += kLanes, m += kLanes) {
       V in[6][6], out[4][4];
@@ -135,7 +135,8 @@ PARAX_TARGET void ScatterOutput(const float* m, int64_t stride, const Panels& y,
       Transform2d<6, 4, TransformOutput>(in, out);
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j)
-          Store(panel + (i * y.width_pixels + j) * y.lanes + lane, out[i][j]);
+          StoreFinished(finish, out[i][j], block * y.lanes + lane,
+                        panel + (i * y.width_pixels + j) * y.lanes + lane);
     }
   }
 }

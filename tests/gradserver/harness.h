@@ -86,6 +86,10 @@ inline uint64_t Digest(const float* values, size_t n) {
   return digest;
 }
 
+inline const float* FloatForm(const GradientServer& server, int domain, int parameter, int form) {
+  return static_cast<const float*>(server.form(domain, parameter, form));
+}
+
 // One leaf's thread: forward (awaiting and reading parameters), backward in an order of its own.
 inline Outcome RunLeaf(GradientServer& server, const ServerOptions& options, const Job& job,
                        int leaf) {
@@ -97,7 +101,8 @@ inline Outcome RunLeaf(GradientServer& server, const ServerOptions& options, con
     for (int p = 0; p < parameters; ++p) {
       if (server.bucket_of(p) != bucket) continue;
       const size_t n = options.parameters[p].elements;
-      for (int f = 0; f < 2; ++f) digest ^= Digest(server.form(domain, p, f), n) * (2 * p + f + 1);
+      for (int f = 0; f < 2; ++f)
+        digest ^= Digest(FloatForm(server, domain, p, f), n) * (2 * p + f + 1);
     }
     return digest;
   };

@@ -165,10 +165,10 @@ TEST(EmaGolden, AveragesTheWeightsFromTheInitialOnes) {
     GradientServer& server = *trained->server;
     ASSERT_NE(server.ema(0)[9], server.master(0)[9]);
     server.UseEma(true);
-    EXPECT_EQ(server.form(1, 0, 0)[9], server.ema(0)[9]);
-    EXPECT_EQ(server.form(1, 1, 1)[0], server.ema(1)[6]);
+    EXPECT_EQ(FloatForm(server, 1, 0, 0)[9], server.ema(0)[9]);
+    EXPECT_EQ(FloatForm(server, 1, 1, 1)[0], server.ema(1)[6]);
     server.UseEma(false);
-    EXPECT_EQ(server.form(1, 0, 0)[9], server.master(0)[9]);
+    EXPECT_EQ(FloatForm(server, 1, 0, 0)[9], server.master(0)[9]);
   }
 }
 
@@ -179,7 +179,7 @@ TEST(Ema, BeforeTheFirstUpdateItIsTheWeights) {
   GradientServer server(options, stop);
   server.master(0)[2] = 5;
   server.UseEma(true);
-  EXPECT_EQ(server.form(0, 0, 0)[2], 5);
+  EXPECT_EQ(FloatForm(server, 0, 0, 0)[2], 5);
 }
 
 // A copy costs its writing in every iteration: kernels read the master where they can.
@@ -191,8 +191,8 @@ TEST(Forms, TheMasterIsTheFormThatOnlyCopiesIt) {
     GradientServer server(options, stop);
     server.master(0)[1] = 7;
     server.RefreshForms();
-    EXPECT_EQ(server.form(0, 0, 0)[1], 7);
-    EXPECT_EQ(server.form(0, 0, 1)[2], 7);
+    EXPECT_EQ(FloatForm(server, 0, 0, 0)[1], 7);
+    EXPECT_EQ(FloatForm(server, 0, 0, 1)[2], 7);
     EXPECT_NE(server.form(0, 0, 1), server.master(0).data());
     return server.form(0, 0, 0) == server.master(0).data();
   };

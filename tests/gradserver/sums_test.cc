@@ -97,8 +97,9 @@ TEST(Sums, SameBitsWhateverTimingDomainsBucketsSlicesAndPolicy) {
           for (int p = 0; p < static_cast<int>(kSizes.size()); ++p) {
             for (int d = 0; d < domains; ++d) {
               for (size_t i = 0; i < kSizes[p]; ++i) {
-                ASSERT_EQ(run->server->form(d, p, 0)[i], run->server->master(p)[i]);
-                ASSERT_EQ(run->server->form(d, p, 1)[kSizes[p] - 1 - i], run->server->master(p)[i]);
+                ASSERT_EQ(FloatForm(*run->server, d, p, 0)[i], run->server->master(p)[i]);
+                ASSERT_EQ(FloatForm(*run->server, d, p, 1)[kSizes[p] - 1 - i],
+                          run->server->master(p)[i]);
               }
             }
           }
@@ -113,7 +114,7 @@ TEST(Sums, MoreDomainsThanLeavesUseThemAll) {
   options.slice_bytes = 1;
   const auto trained = Train(options, {.iterations = 3});
   ExpectAllOk(trained->outcomes, trained->stop);
-  EXPECT_EQ(trained->server->form(3, 6, 0)[10'006], trained->server->master(6)[10'006]);
+  EXPECT_EQ(FloatForm(*trained->server, 3, 6, 0)[10'006], trained->server->master(6)[10'006]);
 }
 
 TEST(Sums, ManySmallBucketsPassOneWordOfTheSummary) {
@@ -192,10 +193,10 @@ TEST(Sums, PaddingLanesStayZero) {
         ASSERT_EQ(server.ema(0)[i], 0);
       } else {
         ASSERT_NE(w, 1);
-        ASSERT_EQ(server.form(0, 0, 1)[position[i]], w);
+        ASSERT_EQ(FloatForm(server, 0, 0, 1)[position[i]], w);
       }
     }
-    for (size_t i = 300; i < 400; ++i) ASSERT_EQ(server.form(0, 0, 1)[i], 0);
+    for (size_t i = 300; i < 400; ++i) ASSERT_EQ(FloatForm(server, 0, 0, 1)[i], 0);
   }
 }
 
