@@ -50,7 +50,8 @@ void Range(const char* flag, const std::vector<double>& v, double most) {
 }
 
 void CheckTexts(const Options& o) {
-  OneOf("precision", o.precision, {"fp32"});
+  OneOf("precision", o.precision, {"fp32", "bf16"});
+  if (o.emulate && o.precision != "bf16") FailUsage("--emulate is for --precision bf16: add that");
   OneOf("layout", o.layout, {"auto", "nhwc", "blocked"});
   OneOf("tune", o.tune, {"auto", "off"});
   OneOf("update-policy", o.update_policy, {"commit", "eager"});

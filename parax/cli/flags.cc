@@ -197,7 +197,11 @@ std::vector<Flag> MakeFlags() {
       For("decode-cores", &O::decode_cores, runs | kTopo, machine, "N",
           "cores set aside for decoding images; 0: decoding shares the instances' cores"),
       For("workers,j", &O::workers, runs, machine, "N", "threads that decode images; 0: chosen"),
-      For("precision", &O::precision, kTrain | kBench, machine, "TYPE", "fp32"),
+      For("precision", &O::precision, runs | kPlan | kTune | kBench, machine, "TYPE",
+          "fp32, or bf16 where the CPU has it: activations and multiplied weights of half the "
+          "size"),
+      For("emulate", &O::emulate, runs | kPlan | kTune | kBench, machine, "",
+          "compute bf16 on any CPU, slowly"),
       For("layout", &O::layout, kTrain | kPlan | kTune | kBench, machine, "NAME",
           "memory layout of activations: auto, nhwc or blocked"),
       For("tune", &O::tune, kTrain | kPlan | kBench, machine, "NAME",

@@ -47,8 +47,9 @@ struct Options {
   std::optional<int64_t> batch, bn_group;
   bool drop_last = false;
   int instances = 0, decode_cores = 0;
-  int cores_per_instance = 1;  // 0: all
-  std::string precision = "fp32";
+  int cores_per_instance = 1;      // 0: all
+  std::string precision = "fp32";  // or "bf16"
+  bool emulate = false;
   std::string layout = "auto";  // auto, nhwc, blocked
   std::string tune = "auto";    // or "off"
   bool winograd = true;

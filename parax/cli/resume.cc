@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 // Flags that leave the run's bits as they are. Everything else given anew must be as it was.
 bool MayChange(const std::string& key) {
   static const std::vector<std::string> kFree = {
-      "out",   "workers", "decode-cores", "keep", "save-every",  "eval-every",
-      "quiet", "json",    "patience",     "data", "best-metric", "plan"};
+      "out",  "workers",  "decode-cores", "keep",        "save-every", "eval-every", "quiet",
+      "json", "patience", "data",         "best-metric", "plan",       "emulate"};
   return std::find(kFree.begin(), kFree.end(), key) != kFree.end();
 }
 

@@ -142,6 +142,13 @@ TransformOptions EvalTransform(const ModelConfig& config, const Options& options
   return transform;
 }
 
+Precision PrecisionOf(const Options& options) {
+  Precision precision;
+  if (options.precision == Name(DType::kBF16)) precision = {DType::kBF16, options.emulate};
+  RequirePrecision(precision);
+  return precision;
+}
+
 BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro) {
   BatchPlan plan;
   plan.samples = samples;
@@ -157,6 +164,7 @@ TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& confi
   trainer.seats = machine.plan.seats;
   trainer.domain_nodes = machine.domain_nodes;
   trainer.training = false;
+  trainer.precision = PrecisionOf(options);
   trainer.winograd = options.winograd;
   trainer.eval_sizes = MicroBatchSizes(batches);
   trainer.loss.classes = static_cast<int64_t>(config.classes.size());

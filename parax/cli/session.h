@@ -46,6 +46,8 @@ ModelConfig ParseModelConfig(const std::string& json, const std::string& where);
 // The transform that evaluation of this model uses.
 TransformOptions EvalTransform(const ModelConfig& config, const Options& options);
 inline constexpr int64_t kEvalMicroBatch = 32;  // images an instance evaluates at once, at most
+// Throws UsageError where the CPU has no bf16 and is not to emulate it.
+Precision PrecisionOf(const Options& options);
 // Batches of evaluation over `samples`: micro-batches of at most `micro`, spread over all leaves.
 BatchPlan EvalBatches(int64_t samples, int leaves, int64_t micro);
 

@@ -94,6 +94,11 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
       FailUsage("--winograd {} contradicts --plan {}: leave one out", o.winograd, o.plan.string());
     }
   }
+  const std::string_view precision = Name(setup_.trainer.plan.precision);
+  if (!setup_.trainer.plan.plans.empty() && precision != o.precision) {
+    FailUsage("--plan {} is one for --precision {}, not {}: give that, or leave --plan out",
+              o.plan.string(), precision, o.precision);
+  }
   const size_t announced_peak = memory_.total();
   const std::string wanted_hash =
       setup_.trainer.plan.plans.empty() ? "" : setup_.trainer.plan.Hash();
@@ -106,11 +111,12 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
     setup_.trainer.winograd = plan.winograd;
     if (!checked) memory_ = CheckedMemory(setup_);
     setup_.trainer.plan = std::move(plan);
-    if (setup_.trainer.plan.machine != MachineKey()) {
+    const std::string here = MachineKey(setup_.trainer.precision.emulate);
+    if (setup_.trainer.plan.machine != here) {
       Warn(
           "the plan was made on another machine ({}; this one: {}): results will not be the same "
           "bits",
-          setup_.trainer.plan.machine, MachineKey());
+          setup_.trainer.plan.machine, here);
       setup_.trainer.plan = {};
     }
   }

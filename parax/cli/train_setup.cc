@@ -272,6 +272,7 @@ TrainSetup ResolveTraining(const Options& options, bool resumes) {
   trainer.domain_nodes = setup.machine.domain_nodes;
   trainer.seed = options.seed;
   trainer.blocked = options.layout == "blocked";
+  trainer.precision = PrecisionOf(options);
   trainer.winograd = options.winograd;
   setup.eval_micro = std::min(*setup.options.bn_group, kEvalMicroBatch);
   for (const Split* split : {&setup.dataset.val, &setup.dataset.test}) {

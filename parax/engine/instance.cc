@@ -132,11 +132,12 @@ void Instance::FindBuckets(BoundPlan& bound) const {
 
 void Instance::CopyInput(const Plan& plan, const MicroBatch& batch) {
   const size_t count = static_cast<size_t>(batch.count);
-  if (plan.images_layout.dtype() == DType::kBF16) {
-    Convert(batch.images, At<BFloat16>(plan.images, plan), plan.images_layout.elements(),
+  const PlanBuffer& images = plan.buffers[static_cast<size_t>(plan.images)];
+  if (images.dtype == DType::kBF16) {
+    Convert(batch.images, At<BFloat16>(plan.images, plan), images.bytes / sizeof(BFloat16),
             plan.options.threads);
   } else {
-    std::memcpy(At<float>(plan.images, plan), batch.images, plan.images_layout.bytes());
+    std::memcpy(At<float>(plan.images, plan), batch.images, images.bytes);
   }
   std::memcpy(At<int32_t>(plan.labels, plan), batch.labels, count * sizeof(int32_t));
   if (plan.targets >= 0) {

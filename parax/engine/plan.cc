@@ -65,7 +65,7 @@ int PlanBuilder::AddTensor(std::string name, BufferKind kind, const Layout& layo
 void PlanBuilder::MakeInputs() {
   Dims dims = graph_.dims(0);
   dims[0] = plan_.options.batch;
-  plan_.images_layout = Layout::ChannelsLast(dims, plan_.options.dtype);
+  plan_.images_layout = Layout::ChannelsLast(dims, plan_.options.precision.type);
   value_.push_back(AddTensor("images", BufferKind::kInput, plan_.images_layout));
   plan_.images = tensors_[0].buffer;
   const size_t batch = static_cast<size_t>(plan_.options.batch);
@@ -88,7 +88,7 @@ CompileRequest PlanBuilder::Request(const Step& step) {
   const auto layout = plan_.options.layouts.find(step.label);
   request.blocked = layout == plan_.options.layouts.end() ? plan_.options.blocked : layout->second;
   request.winograd = plan_.options.winograd;
-  request.emulate = plan_.options.emulate;
+  request.emulate = plan_.options.precision.emulate;
   request.threads = plan_.options.threads;
   if (const auto it = plan_.options.implementations.find(step.label);
       it != plan_.options.implementations.end()) {
@@ -158,12 +158,9 @@ void PlanBuilder::CompileNode(int index) {
   }
   bool needs_grad = training() && !step.params.empty() && !node.frozen;
   for (const int value : inputs) {
-    int tensor = value_[static_cast<size_t>(value)];
-    const Layout& layout = tensors_[static_cast<size_t>(tensor)].layout;
-    // Logits are float32, and so is the layer that makes them.
-    if (node.output == graph_.logits() && layout.dtype() != DType::kF32)
-      tensor = Converted(tensor, Layout::ChannelsLast(layout.dims()));
-    step.inputs.push_back(tensor);
+    const int made = value_[static_cast<size_t>(value)];
+    const Layout layout = tensors_[static_cast<size_t>(made)].layout;
+    step.inputs.push_back(Converted(made, TakenBy(graph_, node, layout)));
     needs_grad |= tensors_[static_cast<size_t>(step.inputs.back())].needs_grad;
   }
   CompileRequest request = Request(step);
@@ -274,8 +271,13 @@ void PlanBuilder::CompileLoss() {
   steps_.push_back(std::move(step));
 }
 
-void RequirePrecision(DType dtype, bool emulate) {
-  if (dtype == DType::kF32 || emulate || HasBf16()) return;
+Layout TakenBy(const Graph& graph, const Graph::Node& node, const Layout& made) {
+  const bool widen = node.output == graph.logits() && made.dtype() != DType::kF32;
+  return widen ? Layout::ChannelsLast(made.dims()) : made;
+}
+
+void RequirePrecision(const Precision& precision) {
+  if (precision.type == DType::kF32 || precision.emulate || HasBf16()) return;
   FailUsage(
       "bf16 needs a CPU with AVX512-BF16 or AMX, and this is {}: take --precision fp32, or "
       "--precision bf16 --emulate, which is slow",
@@ -285,7 +287,7 @@ void RequirePrecision(DType dtype, bool emulate) {
 Plan Plan::Build(const Graph& graph, const PlanOptions& options, const Plan* like) {
   if (options.batch < 1)
     FailUsage("a plan needs a batch of at least 1 image, not {}", options.batch);
-  RequirePrecision(options.dtype, options.emulate);
+  RequirePrecision(options.precision);
   return PlanBuilder(graph, options, like).Run();
 }
 

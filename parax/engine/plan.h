@@ -83,14 +83,18 @@ using Implementations = std::map<std::string, std::vector<std::string>>;
 // By layer, likewise: whether it lets oneDNN choose blocked layouts or works channels last.
 using LayerLayouts = std::map<std::string, bool>;
 
+struct Precision {
+  DType type = DType::kF32;  // of activations, their gradients and packed weights, or kBF16
+  bool emulate = false;      // kBF16 with float32 kernels, on any CPU
+};
+
 struct PlanOptions {
   Mode mode = Mode::kTraining;
   int64_t batch = 1;     // images the plan takes through at once
   bool blocked = false;  // layers that `layouts` does not name
   LayerLayouts layouts;
   bool winograd = true;
-  DType dtype = DType::kF32;  // of activations and packed weights, or kBF16
-  bool emulate = false;       // kBF16 with float32 kernels, on any CPU
+  Precision precision;
   int threads = 1;
   LossOptions loss;
   // As an earlier run resolved them (Plan::implementations); what is absent is chosen freely.
@@ -134,7 +138,11 @@ class Plan {
 };
 
 // Throws UsageError where the CPU does not multiply numbers of this type and is not to emulate it.
-void RequirePrecision(DType dtype, bool emulate);
+void RequirePrecision(const Precision& precision);
+
+// The layout in which a node is given what was made in `made`: the same but for the node that makes
+// the logits, which are float32 at any precision, and so is it.
+Layout TakenBy(const Graph& graph, const Graph::Node& node, const Layout& made);
 
 // The buffer whose memory buffer `b` lies in.
 int Root(const std::vector<PlanBuffer>& buffers, int b);

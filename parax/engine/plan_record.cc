@@ -27,7 +27,9 @@ std::string CpuModel() {
 
 }  // namespace
 
-std::string MachineKey() { return fmt::format("{}; {}", CpuModel(), KernelLibrary()); }
+std::string MachineKey(bool emulated) {
+  return fmt::format("{}; {}{}", CpuModel(), KernelLibrary(), emulated ? "; emulating bf16" : "");
+}
 
 void PlanRecord::Take(const Plan& plan) {
   plans[Key(plan.options.mode, plan.options.batch)] = plan.implementations;
@@ -51,10 +53,15 @@ Implementations PlanRecord::For(Mode mode, int64_t batch) const {
 }
 
 std::string PlanRecord::ToJson() const {
-  const nlohmann::json json = {{"format", 1},          {"machine", machine},
-                               {"blocked", blocked},   {"blocked_layers", layers},
-                               {"winograd", winograd}, {"threads", threads},
-                               {"plans", plans},       {"layouts", layouts},
+  const nlohmann::json json = {{"format", 1},
+                               {"machine", machine},
+                               {"blocked", blocked},
+                               {"blocked_layers", layers},
+                               {"winograd", winograd},
+                               {"threads", threads},
+                               {"precision", Name(precision)},
+                               {"plans", plans},
+                               {"layouts", layouts},
                                {"hash", Hash()}};
   return json.dump(1);
 }
@@ -68,6 +75,9 @@ PlanRecord PlanRecord::FromJson(const std::string& text, const std::string& wher
     json.at("blocked").get_to(record.blocked);
     record.layers = json.value("blocked_layers", LayerLayouts());
     record.winograd = json.value("winograd", true);
+    const std::string precision = json.value("precision", "fp32");
+    record.precision = precision == Name(DType::kBF16) ? DType::kBF16 : DType::kF32;
+    if (precision != Name(record.precision)) Fail("{}: unknown precision {}", where, precision);
     json.at("threads").get_to(record.threads);
     json.at("plans").get_to(record.plans);
     json.at("layouts").get_to(record.layouts);

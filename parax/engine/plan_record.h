@@ -13,6 +13,7 @@ namespace parax {
 struct PlanRecord {
   bool blocked = false;  // layers that `layers` does not name
   LayerLayouts layers;
+  DType precision = DType::kF32;
   bool winograd = true;                          // as TrainerOptions had it
   int threads = 1;                               // an instance
   std::string machine;                           // MachineKey() of where it was resolved
@@ -27,8 +28,9 @@ struct PlanRecord {
   std::string Hash() const;  // of kernels and layouts: twelve hexadecimal digits
 };
 
-// CPU model, instruction set in use and oneDNN version: what kernel names and layouts depend on.
-std::string MachineKey();
+// CPU model, instruction set in use, oneDNN version and whether bf16 is emulated: what kernel names
+// and layouts depend on.
+std::string MachineKey(bool emulated = false);
 
 // What a trace says of a plan's ops.
 std::vector<TraceOp> DescribeOps(const Plan& plan);

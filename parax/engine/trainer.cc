@@ -97,6 +97,7 @@ PlanOptions PlanOptionsFor(const TrainerOptions& options, Mode mode, int64_t bat
   plan.batch = batch;
   plan.blocked = options.blocked;
   plan.layouts = options.layouts;
+  plan.precision = options.precision;
   plan.winograd = options.winograd;
   plan.guards = options.guards;
   if (mode == Mode::kTraining && DefersOps(options.overlap, options.seats)) {
@@ -140,7 +141,8 @@ PlanRecord Trainer::Record() const {
   record.layers = options_.layouts;
   record.winograd = options_.winograd;
   record.threads = static_cast<int>(options_.seats[0].pus.size());
-  record.machine = MachineKey();
+  record.precision = options_.precision.type;
+  record.machine = MachineKey(options_.precision.emulate);
   for (const auto& plan : plans_) record.Take(*plan);
   return record;
 }

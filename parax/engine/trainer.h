@@ -34,6 +34,7 @@ struct TrainerOptions {
   int reduce_group = 4;
   bool blocked = false;  // layers that `layouts` does not name
   LayerLayouts layouts;
+  Precision precision;
   bool winograd = true;  // prefer Winograd convolutions where they pay
   bool guards = false;   // canaries and dead-buffer filling in the arena (debugging)
   PlanRecord plan;       // of an earlier run: kernels are chosen as there

@@ -23,9 +23,9 @@ constexpr double kClearlySlower = 1.05;  // after a round, than the best
 
 // What the answer for a whole network depends on.
 std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune) {
-  std::string text =
-      fmt::format("{};{};{};{};{}", TuneKey(options), MicroBatchSizes(options.train).front(),
-                  options.winograd, tune.nhwc, tune.blocked);
+  std::string text = fmt::format(
+      "{};{};{};{};{};{}", TuneKey(options), Name(options.precision.type),
+      MicroBatchSizes(options.train).front(), options.winograd, tune.nhwc, tune.blocked);
   for (const Graph::Node& node : graph.nodes()) {
     text += ";" + LayerKey(graph, node);
     for (const int value : node.inputs) text += fmt::format("<{}", value);

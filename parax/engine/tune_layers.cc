@@ -59,8 +59,8 @@ std::string LayerKey(const Graph& graph, const Graph::Node& node) {
 }
 
 std::string TuneKey(const TrainerOptions& options) {
-  return fmt::format("{};{} seats of {}", MachineKey(), options.seats.size(),
-                     options.seats.at(0).pus.size());
+  return fmt::format("{};{} seats of {}", MachineKey(options.precision.emulate),
+                     options.seats.size(), options.seats.at(0).pus.size());
 }
 
 LayerTuner::LayerTuner(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune,
@@ -88,13 +88,17 @@ int LayerTuner::Number(const Layout& layout) {
 CompileRequest LayerTuner::Request(int node, std::span<const int> made, bool blocked) const {
   const Graph::Node& n = graph_.nodes()[static_cast<size_t>(node)];
   CompileRequest request;
-  for (const int layout : made) request.inputs.push_back(layouts_[static_cast<size_t>(layout)]);
+  for (const int layout : made) {
+    const Layout& input = layouts_[static_cast<size_t>(layout)];
+    request.inputs.push_back(TakenBy(graph_, n, input));
+  }
   for (const int v : n.inputs) {
     request.need_input_grad.push_back(needs_grad_[static_cast<size_t>(v)]);
   }
   request.need_param_grad = !n.frozen;
   request.blocked = blocked;
   request.winograd = options_.winograd;
+  request.emulate = options_.precision.emulate;
   request.threads = static_cast<int>(options_.seats[0].pus.size());
   return request;
 }
@@ -261,7 +265,7 @@ TuneResult LayerTuner::Search() {
   LayoutProblem problem;
   Dims images = graph_.dims(0);
   images[0] = options_.train.micro_batch;
-  problem.input_layout = Number(Layout::ChannelsLast(images));
+  problem.input_layout = Number(Layout::ChannelsLast(images, options_.precision.type));
   for (const Graph::Node& node : graph_.nodes()) {
     problem.nodes.push_back({node.inputs, node.output});
   }

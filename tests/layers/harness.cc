@@ -59,9 +59,28 @@ std::vector<float> Pack(const Layout& layout, const Values& values) {
   return memory;
 }
 
-Values Unpack(const Layout& layout, const float* memory) {
-  Values values;
-  for (const size_t offset : Offsets(layout)) values.push_back(memory[offset]);
+std::vector<std::byte> PackBytes(const Layout& layout, const Values& values) {
+  const std::vector<float> packed = Pack(layout, values);
+  return WithElement(layout.dtype(), [&]<typename T>(T) {
+    std::vector<T> typed;
+    for (const float value : packed) typed.push_back(T(value));
+    const auto bytes = std::as_bytes(std::span(typed));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
+}
+
+Values Unpack(const Layout& layout, const void* memory) {
+  return WithElement(layout.dtype(), [&]<typename T>(T) {
+    Values values;
+    for (const size_t offset : Offsets(layout)) {
+      values.push_back(static_cast<float>(static_cast<const T*>(memory)[offset]));
+    }
+    return values;
+  });
+}
+
+Values Rounded(Values values) {
+  for (float& value : values) value = static_cast<float>(BFloat16(value));
   return values;
 }
 
@@ -225,11 +244,11 @@ Outcome LayerRun::Forward() {
   for (auto& [key, buffer] : buffers_) buffer->FillNan();
   for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
     const auto at = static_cast<size_t>(i);
-    put(Role::kInput, i, Pack(compiled_.inputs[at], inputs[at]));
+    put(Role::kInput, i, PackBytes(compiled_.inputs[at], inputs[at]));
   }
   for (int i = 0; i < static_cast<int>(compiled_.forms.size()); ++i) {
     const ParamFormSpec& form = compiled_.forms[static_cast<size_t>(i)];
-    put(Role::kParamForm, i, Pack(form.layout, params.at(static_cast<size_t>(form.param))));
+    put(Role::kParamForm, i, PackBytes(form.layout, params.at(static_cast<size_t>(form.param))));
   }
   for (int i = 0; i < static_cast<int>(states.size()); ++i) {
     put(Role::kState, i, states[static_cast<size_t>(i)]);
@@ -244,8 +263,8 @@ Outcome LayerRun::Forward() {
 }
 
 Outcome LayerRun::Backward() {
-  const std::vector<float> packed = Pack(compiled_.output, output_grad);
-  std::memcpy(Find(Role::kOutputGrad, 0).floats(), packed.data(), packed.size() * sizeof(float));
+  const std::vector<std::byte> packed = PackBytes(compiled_.output, output_grad);
+  std::memcpy(Find(Role::kOutputGrad, 0).memory.get(), packed.data(), packed.size());
   const Outcome outcome = RunAll(backward_);
   CheckMemory();
   if (outcome != Outcome::kOk) return outcome;
@@ -271,27 +290,30 @@ void LayerRun::CheckMemory() const {
 
 void LayerRun::CheckPadding(const Layout& layout, Role role, int index) const {
   if (!layout.padded()) return;
-  const float* memory = Find(role, index).floats();
+  const std::byte* memory = Find(role, index).memory.get();
   std::vector<bool> logical(layout.elements(), false);
   for (const size_t offset : Offsets(layout)) logical[offset] = true;
   for (size_t i = 0; i < logical.size(); ++i) {
-    if (logical[i] || memory[i] == 0) continue;
+    const float value = WithElement(layout.dtype(), [&]<typename T>(T) {
+      return static_cast<float>(reinterpret_cast<const T*>(memory)[i]);
+    });
+    if (logical[i] || value == 0) continue;
     ADD_FAILURE() << layer_->kind() << ": padding of role " << static_cast<int>(role) << " index "
-                  << index << " holds " << memory[i] << " in " << layout.ToString();
+                  << index << " holds " << value << " in " << layout.ToString();
     return;
   }
 }
 
 Values LayerRun::output() const {
-  return Unpack(compiled_.output, Find(Role::kOutput, 0).floats());
+  return Unpack(compiled_.output, Find(Role::kOutput, 0).memory.get());
 }
 Values LayerRun::input_grad(int input) const {
   return Unpack(compiled_.inputs.at(static_cast<size_t>(input)),
-                Find(Role::kInputGrad, input).floats());
+                Find(Role::kInputGrad, input).memory.get());
 }
 Values LayerRun::param_grad(int param) const {
   return Unpack(compiled_.grads.at(static_cast<size_t>(param)),
-                Find(Role::kParamGrad, param).floats());
+                Find(Role::kParamGrad, param).memory.get());
 }
 Values LayerRun::saved(int index) const {
   const Buffer& buffer = Find(Role::kSaved, index);

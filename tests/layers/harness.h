@@ -25,7 +25,11 @@ CompileRequest Request(const std::vector<Dims>& inputs, Mode mode = Mode::kTrain
 
 // Canonical values to and from the memory order of a layout (padding is zero).
 std::vector<float> Pack(const Layout& layout, const Values& values);
-Values Unpack(const Layout& layout, const float* memory);
+// The same in the layout's own type, rounded, and back.
+std::vector<std::byte> PackBytes(const Layout& layout, const Values& values);
+Values Unpack(const Layout& layout, const void* memory);
+// `values` as bf16 holds them.
+Values Rounded(Values values);
 
 // One layer, compiled and bound to buffers of its own as a plan would do it. Compiles and runs on a
 // thread with request.threads OpenMP threads. Buffers that the kernels must write are filled with
