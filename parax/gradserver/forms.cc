@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstring>
 
 #include "parax/base/error.h"
+#include "parax/base/isa.h"
 #include "parax/gradserver/forms_internal.h"
 
 namespace parax {
@@ -27,12 +29,14 @@ bool IsIdentity(const IndexMap& map, size_t elements) {
 
 namespace {
 
+constexpr size_t kBlock = 1024;  // values rounded at a time: they stay in the first cache
+
 template <typename T>
-void Write(const IndexMap& map, const float* values, size_t first, size_t n, T* copy) {
+void Write(const IndexMap& map, const T* values, size_t first, size_t n, T* copy) {
   const uint32_t* base = map.base.data();
   if (map.run == 1) {
     for (size_t i = 0; i < n; ++i) {
-      if (base[first + i] != IndexMap::kNone) copy[base[first + i]] = T(values[i]);
+      if (base[first + i] != IndexMap::kNone) copy[base[first + i]] = values[i];
     }
     return;
   }
@@ -43,10 +47,9 @@ void Write(const IndexMap& map, const float* values, size_t first, size_t n, T* 
     if (base[run] != IndexMap::kNone) {
       T* to = copy + (int64_t{base[run]} + static_cast<int64_t>(from) * map.stride);
       if (map.stride == 1) {
-#pragma GCC ivdep
-        for (size_t j = 0; j < count; ++j) to[j] = T(values[i + j]);
+        std::memcpy(to, values + i, count * sizeof(T));
       } else {
-        for (size_t j = 0; j < count; ++j, to += map.stride) *to = T(values[i + j]);
+        for (size_t j = 0; j < count; ++j, to += map.stride) *to = values[i + j];
       }
     }
     i += count;
@@ -56,8 +59,16 @@ void Write(const IndexMap& map, const float* values, size_t first, size_t n, T* 
 }  // namespace
 
 void WriteForm(const IndexMap& map, const float* values, size_t first, size_t n, void* copy) {
-  WithElement(map.type,
-              [&]<typename T>(T) { Write(map, values, first, n, static_cast<T*>(copy)); });
+  if (map.type == DType::kF32) return Write(map, values, first, n, static_cast<float*>(copy));
+  static const Isa isa = CurrentIsa();
+  BFloat16 rounded[kBlock];
+  for (size_t done = 0; done < n; done += kBlock) {
+    const size_t count = std::min(kBlock, n - done);
+    RunAtIsa(isa, [to = rounded, from = values + done, count]() PARAX_INLINE {
+      for (size_t i = 0; i < count; ++i) to[i] = BFloat16(from[i]);
+    });
+    Write(map, rounded, first + done, count, static_cast<BFloat16*>(copy));
+  }
 }
 
 }  // namespace parax

@@ -4,8 +4,11 @@
 
 // Vectors of the narrowest strips: whole bytes of bits.
 constexpr int kUnitVectors = kLanes < 8 ? 8 / kLanes : 1;
-// Rows ahead that are fetched: hardware does not follow strides of a page.
+// Rows ahead that are fetched: hardware does not follow strides of a page, and strips of bf16 are
+// too short for it in any pass.
 constexpr int64_t kAhead = 8;
+template <typename T>
+constexpr bool kShort = sizeof(T) < sizeof(float);
 // Rows whose mean is what squares are taken about; see NormLoops::moments.
 constexpr int64_t kPilotRows = 8;
 
@@ -115,6 +118,10 @@ struct ApplyBody {
     uint8_t* bits_at = kBits ? r.bits + c / 8 : nullptr;
     for (int64_t i = 0; i < r.rows; ++i, at += r.stride) {
       uint64_t bits = 0;
+      if constexpr (kShort<T> && !kTail) {
+        Fetch<kVectors>(r.x + at + kAhead * r.stride);
+        if constexpr (kAdd) Fetch<kVectors>(r.residual + at + kAhead * r.stride);
+      }
       PARAX_EACH {
         const int64_t k = at + v * kLanes;
         V y = (LoadPart<kTail>(r.x + k, left - v * kLanes) - mean[v]) * scale[v] + bias[v];
@@ -165,6 +172,10 @@ struct GradientRows {
     at += r.stride;
     if constexpr (kMask == MaskFrom::kBits) bits_at += NormBitBytes(r.width);
   }
+  PARAX_TARGET inline void FetchAhead() const {
+    Fetch<kVectors>(r.x + at + kAhead * r.stride);
+    Fetch<kVectors>(r.dy + at + kAhead * r.stride);
+  }
   PARAX_TARGET inline V Deviation(int v) const {
     return LoadPart<kTail>(r.x + at + v * kLanes, left - v * kLanes) - mean[v];
   }
@@ -192,10 +203,7 @@ struct SumsBody {
     PARAX_EACH s[v] = p[v] = Set(0);
     for (int64_t i = 0; i < r.rows; ++i, rows.Next()) {
       rows.Begin();
-      if constexpr (!kTail) {
-        Fetch<kVectors>(r.x + rows.at + kAhead * r.stride);
-        Fetch<kVectors>(r.dy + rows.at + kAhead * r.stride);
-      }
+      if constexpr (!kTail) rows.FetchAhead();
       PARAX_EACH {
         const V d = rows.Deviation(v), g = rows.Gradient(v, d);
         if constexpr (kWrite) rows.Write(v, g);
@@ -237,6 +245,7 @@ struct InputGradientBody {
     }
     for (int64_t i = 0; i < r.rows; ++i, rows.Next()) {
       rows.Begin();
+      if constexpr (kShort<T> && !kTail) rows.FetchAhead();
       PARAX_EACH {
         const V d = rows.Deviation(v), g = rows.Gradient(v, d);
         rows.Write(v, g * rows.scale[v] + (d * slope[v] + shift[v]));
