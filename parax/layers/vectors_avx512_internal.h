@@ -38,12 +38,10 @@ PARAX_TARGET inline void Store(BFloat16* to, V value) {
   const Words u = reinterpret_cast<Words>(value);
   const Words up = u + 0x7fff + ((u >> 16) & 1);
   const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  const Words rounded = reinterpret_cast<Words>(
-      _mm512_mask_mov_epi32(reinterpret_cast<__m512i>(up), nan,
-                            reinterpret_cast<__m512i>(u | 0x400000)));
-  _mm256_storeu_si256(
-      reinterpret_cast<__m256i*>(to),
-      _mm512_maskz_cvtepi32_epi16(kAll, reinterpret_cast<__m512i>(rounded >> 16)));
+  const Words rounded = reinterpret_cast<Words>(_mm512_mask_mov_epi32(
+      reinterpret_cast<__m512i>(up), nan, reinterpret_cast<__m512i>(u | 0x400000)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm512_maskz_cvtepi32_epi16(kAll, reinterpret_cast<__m512i>(rounded >> 16)));
 }
 
 }  // namespace
