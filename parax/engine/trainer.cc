@@ -75,13 +75,14 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
       const std::vector<int>& pus = workers_.seat(leaf).pus;
       track = &options_.trace->AddTrack(fmt::format(
           "instance {} ({} {})", leaf, pus.size() == 1 ? "CPU" : "CPUs", fmt::join(pus, ",")));
+      if (server_) server_->CountSlices(leaf, &track->sums(true).slices);
     }
     leaves_.push_back(std::make_unique<Leaf>(
         Instance::Wiring{leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)],
                          store_.get(), server_.get(), &stop_, options_.hook, track}));
   }
   if (options_.trace != nullptr) {
-    for (const Plan* plan : plans) options_.trace->AddPlan(DescribeOps(*plan));
+    for (const Plan* plan : plans) options_.trace->AddPlan(DescribeForTrace(*plan));
   }
   workers_.Run([&](int leaf) { leaves_[static_cast<size_t>(leaf)]->instance.Prepare(plans); });
 }
@@ -183,6 +184,7 @@ Outcome Trainer::RunIteration(int leaf, uint64_t iteration, InputSource& input) 
 
 void Trainer::TrainLeaf(int leaf, uint64_t first, InputSource& input) {
   Leaf& self = *leaves_[static_cast<size_t>(leaf)];
+  const TraceSpan span(self.track, /*training=*/true);
   for (uint64_t t = first;; ++t) {
     if (!granted_.reached(t)) {
       // About to wait: help with what is left of the updates first, others may wait for them.
@@ -298,6 +300,7 @@ EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use
   std::vector<LossResult> totals(leaves_.size());
   workers_.Run([&](int leaf) {
     Instance& instance = leaves_[static_cast<size_t>(leaf)]->instance;
+    const TraceSpan span(leaves_[static_cast<size_t>(leaf)]->track, /*training=*/false);
     for (int64_t it = 0; it < plan.IterationsPerEpoch(); ++it) {
       for (int m = 0; m < plan.MicroBatches(it, leaf); ++m) {
         MicroBatch batch;
