@@ -4,10 +4,10 @@
 
 namespace parax {
 
-void Bell::Ring() {
+void Bell::Ring(int wake) {
   // Sequentially consistent, so that either we see the sleeper or it sees the new count.
   count_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) != 0) FutexWakeAll(&count_);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) FutexWake(&count_, wake);
 }
 
 void Bell::Wait(uint32_t seen, std::chrono::nanoseconds most) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdint>
 
 namespace parax {
@@ -12,7 +13,7 @@ namespace parax {
 class alignas(64) Bell {
  public:
   uint32_t count() const { return count_.load(std::memory_order_seq_cst); }
-  void Ring();
+  void Ring(int wake = INT_MAX);  // of those who sleep, at most so many
   // Returns when count() differs from `seen`, or after `most`, or now and then for no reason.
   void Wait(uint32_t seen, std::chrono::nanoseconds most);
 

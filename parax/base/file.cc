@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "parax/base/error.h"
+#include "parax/base/log.h"
 
 namespace parax {
 namespace {
@@ -106,6 +107,20 @@ std::filesystem::path CacheFolder() {
   const char* home = std::getenv("HOME");
   if (home != nullptr && *home != '\0') return std::filesystem::path(home) / ".cache/parax";
   return {};
+}
+
+void KeepInCache(const std::filesystem::path& file, std::string_view content,
+                 std::string_view what) {
+  std::error_code none;  // of a folder that may not be searched
+  const auto type = std::filesystem::status(file, none).type();
+  using Type = std::filesystem::file_type;
+  if (file.empty() || (type != Type::regular && type != Type::not_found)) return;
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    WriteFileAtomically(file, content);
+  } catch (const std::exception& error) {
+    Info("{} is not kept: {}", what, error.what());
+  }
 }
 
 void SyncFolder(const std::filesystem::path& folder) {

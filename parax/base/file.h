@@ -52,6 +52,12 @@ void WriteFileAtomically(const std::filesystem::path& path, std::string_view con
 // when neither is known. It need not exist.
 std::filesystem::path CacheFolder();
 
+// Writes what can be made again to `file` unless something else than a regular file is there (a
+// pipe must not be written to); "": does nothing. A failure costs one line: "<what> is not kept:
+// ...".
+void KeepInCache(const std::filesystem::path& file, std::string_view content,
+                 std::string_view what);
+
 void SyncFolder(const std::filesystem::path& folder);  // fsync of a directory
 
 }  // namespace parax

@@ -17,8 +17,8 @@ inline void FutexWait(const void* word, uint32_t expected, std::chrono::nanoseco
   syscall(SYS_futex, word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
 }
 
-inline void FutexWakeAll(const void* word) {
-  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+inline void FutexWake(const void* word, int most = INT_MAX) {
+  syscall(SYS_futex, word, FUTEX_WAKE, most, nullptr, nullptr, 0);
 }
 
 }  // namespace parax

@@ -25,7 +25,7 @@ void Sequence::Publish(uint64_t n) {
   // Sequentially consistent, so that either we see the sleeper or it sees the new value.
   value_.store(n, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) {
-    FutexWakeAll(FutexWord(value_));
+    FutexWake(FutexWord(value_));
   }
 }
 

@@ -1,10 +1,12 @@
 #include "parax/base/text.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
+
+#include "parax/base/error.h"
 
 namespace parax {
 namespace {
@@ -106,6 +108,17 @@ std::string Nearest(std::string_view word, std::span<const std::string> candidat
     }
   }
   return best == nullptr ? std::string() : *best;
+}
+
+size_t ChoiceOf(std::string_view what, std::string_view name, std::span<const std::string> names,
+                std::string_view likely) {
+  const auto it = std::ranges::find(names, name);
+  if (it == names.end()) {
+    const std::string nearest = Nearest(name, names);
+    FailUsage("unknown {} '{}': did you mean '{}'? Known: {}", what, name,
+              nearest.empty() ? likely : nearest, fmt::join(names, ", "));
+  }
+  return static_cast<size_t>(it - names.begin());
 }
 
 }  // namespace parax

@@ -19,5 +19,9 @@ std::string Printable(std::string_view text);
 // The candidate with the least edit distance to `word`, or "" when none is near (for "did you
 // mean").
 std::string Nearest(std::string_view word, std::span<const std::string> candidates);
+// The number of `name` among `names`. Throws UsageError, which says what is unknown and suggests
+// the nearest, or `likely` when none is near.
+size_t ChoiceOf(std::string_view what, std::string_view name, std::span<const std::string> names,
+                std::string_view likely);
 
 }  // namespace parax

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "parax/base/error.h"
+#include "parax/engine/overlap.h"
 #include "parax/layers/elementwise.h"
 
 namespace parax {
@@ -40,6 +41,8 @@ void Instance::Prepare(std::vector<const Plan*> plans) {
   arena_ = Arena(gradient_scratch_ + scratch, ArenaOptions{wiring_.os_node, false});
   plans_.clear();
   for (const Plan* plan : plans) plans_.push_back(Bind(*plan));
+  for (const BoundPlan& bound : plans_) deferred_.reserve(bound.ops.size());
+  if (wiring_.server != nullptr) open_.resize(static_cast<size_t>(wiring_.server->buckets()));
 }
 
 void* Instance::Address(const Plan& plan, const PlanArgument& argument, float* gradient) {
@@ -82,6 +85,11 @@ Instance::BoundPlan Instance::Bind(const Plan& plan) {
     if (!made.added.empty()) made.later = op.kernel->Bind(later);
   }
   FindBuckets(bound);
+  const std::vector<NextOp> next = SchedulerOps(plan, wiring_.rates);
+  for (size_t i = 0; i < bound.ops.size(); ++i) {
+    bound.ops[i].next = next[i];
+    bound.ops[i].latest = plan.ops[i].latest;
+  }
   if (plan.options.guards) {
     for (const PlanBuffer& buffer : plan.buffers) {
       if (buffer.shares >= 0 || buffer.last < 0) continue;
@@ -95,7 +103,7 @@ void Instance::FindBuckets(BoundPlan& bound) const {
   const Plan& plan = *bound.plan;
   if (plan.options.mode != Mode::kTraining || wiring_.server == nullptr) return;
   std::set<int> awaited;
-  std::vector<int> last_use(static_cast<size_t>(wiring_.server->buckets()), -1);
+  bound.uses.resize(static_cast<size_t>(wiring_.server->buckets()));
   std::vector<bool> written(plan.params.size(), false);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     for (const PlanArgument& argument : plan.ops[i].arguments) {
@@ -109,16 +117,15 @@ void Instance::FindBuckets(BoundPlan& bound) const {
       if (param < 0 || wiring_.store->ServerParameter(param) < 0) continue;
       const int bucket = wiring_.server->bucket_of(wiring_.store->ServerParameter(param));
       if (awaited.insert(bucket).second) bound.ops[i].await.push_back(bucket);
-      last_use[static_cast<size_t>(bucket)] = static_cast<int>(i);
+      std::vector<int>& uses = bound.ops[i].uses;
+      if (std::ranges::find(uses, bucket) == uses.end()) uses.push_back(bucket);
     }
+    for (const int bucket : bound.ops[i].uses) ++bound.uses[static_cast<size_t>(bucket)];
   }
   for (size_t p = 0; p < written.size(); ++p) {
     if (wiring_.store->ServerParameter(static_cast<int>(p)) >= 0 && !written[p]) {
       Fail("parameter {} gets no gradient: it does not lead to the logits", plan.params[p].name);
     }
-  }
-  for (size_t b = 0; b < last_use.size(); ++b) {
-    bound.ops[static_cast<size_t>(last_use[b])].publish.push_back(static_cast<int>(b));
   }
 }
 
@@ -144,104 +151,6 @@ Instance::BoundPlan* Instance::Begin(Mode mode, const MicroBatch& batch) {
   }
   wiring_.stop->Fail(Outcome::kKernelFailed, "no plan for a micro-batch of size", batch.count);
   return nullptr;
-}
-
-Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext& context, int micro,
-                         bool last) {
-  const uint16_t plan = static_cast<uint16_t>(&bound - plans_.data());
-  TraceTimer timer(wiring_.track);
-  const auto note = [&](TraceKind kind, int index, uint64_t least = TraceTimer::kLeastCycles) {
-    timer.Note({0, 0, context.iteration, plan, static_cast<uint16_t>(index), kind}, least);
-  };
-  for (int i = begin; i < end; ++i) {
-    BoundOp& op = bound.ops[static_cast<size_t>(i)];
-    if (wiring_.stop->stopped()) return Outcome::kStopped;
-    if (wiring_.hook != nullptr) {
-      const Outcome outcome = wiring_.hook->Enter(wiring_.leaf, context.iteration, i);
-      if (outcome != Outcome::kOk) return outcome;
-      timer.Start();
-    }
-    for (const int bucket : op.await) {
-      const Outcome outcome = wiring_.server->AwaitBucket(wiring_.leaf, bucket);
-      note(TraceKind::kBucketWait, bucket);
-      if (outcome != Outcome::kOk) return outcome;
-    }
-    const bool add = micro > 0 && op.later != nullptr;
-    Outcome outcome = (add ? op.later : op.first)->Run(context);
-    if (add) {
-      for (auto& adding : op.added) {
-        if (outcome == Outcome::kOk) outcome = adding->Run(context);
-      }
-    }
-    note(TraceKind::kOp, i, 0);
-    if (outcome != Outcome::kOk) {
-      wiring_.stop->Fail(outcome, "layer op", i);
-      return outcome;
-    }
-    for (const auto& [offset, bytes] : op.dying) {
-      if (!GuardIntact(offset + bytes)) {
-        wiring_.stop->Fail(Outcome::kKernelFailed, "write past the end of a buffer by op", i);
-        return Outcome::kKernelFailed;
-      }
-      if (i + 1 < static_cast<int>(bound.ops.size())) FillDead(offset, bytes);  // results stay
-    }
-    if (last) {
-      for (const int bucket : op.publish) wiring_.server->Publish(wiring_.leaf, bucket);
-    }
-    if (wiring_.server != nullptr) {
-      outcome = wiring_.server->Help(wiring_.leaf);
-      note(TraceKind::kServerWork, 0);
-      if (outcome != Outcome::kOk) return outcome;
-    }
-  }
-  return Outcome::kOk;
-}
-
-void Instance::CopyMoments(const Plan& plan, int micro) {
-  for (const PlanMoment& moment : plan.moments) {
-    const int m = wiring_.store->ServerMoment(moment.node);
-    const size_t bytes = static_cast<size_t>(moment.channels) * sizeof(float);
-    std::memcpy(wiring_.server->moment_mean(wiring_.leaf, m, micro), At<float>(moment.mean, plan),
-                bytes);
-    std::memcpy(wiring_.server->moment_variance(wiring_.leaf, m, micro),
-                At<float>(moment.variance, plan), bytes);
-    wiring_.server->SetMomentCount(wiring_.leaf, m, micro, moment.count);
-  }
-}
-
-Outcome Instance::Train(const MicroBatch& batch, const RunContext& context, int micro,
-                        int micro_batches, LossResult& total) {
-  BoundPlan* bound = Begin(Mode::kTraining, batch);
-  if (bound == nullptr) return Outcome::kKernelFailed;
-  const Plan& plan = *bound->plan;
-  const bool last = micro + 1 == micro_batches;
-  Outcome outcome = RunOps(*bound, 0, plan.forward_ops, context, micro, last);
-  if (outcome != Outcome::kOk) return outcome;
-  const LossResult result = *At<LossResult>(plan.loss, plan);
-  total += result;
-  // The trainer looks for the layer, then stops the run.
-  if (!result.finite) return Outcome::kNotFinite;
-  CopyMoments(plan, micro);
-  wiring_.server->SetWeight(wiring_.leaf, total.weight_sum);
-  return RunOps(*bound, plan.forward_ops, static_cast<int>(plan.ops.size()), context, micro, last);
-}
-
-void Instance::PublishNothing() {
-  for (int b = 0; b < wiring_.server->buckets(); ++b) wiring_.server->Publish(wiring_.leaf, b);
-}
-
-Outcome Instance::Evaluate(const MicroBatch& batch, const RunContext& context, LossResult& total) {
-  BoundPlan* bound = Begin(Mode::kEvaluation, batch);
-  if (bound == nullptr) return Outcome::kKernelFailed;
-  const Plan& plan = *bound->plan;
-  const Outcome outcome =
-      RunOps(*bound, 0, static_cast<int>(plan.ops.size()), context, 0, /*last=*/false);
-  if (outcome != Outcome::kOk) return outcome;
-  const LossResult result = *At<LossResult>(plan.loss, plan);
-  total += result;
-  logits_ = At<float>(plan.logits, plan);
-  probabilities_ = At<float>(plan.probabilities, plan);
-  return Outcome::kOk;
 }
 
 std::string Instance::FirstNonFinite(const RunContext& context) {

@@ -10,6 +10,7 @@
 #include "parax/gradserver/server.h"
 #include "parax/numa/arena.h"
 #include "parax/sched/hook.h"
+#include "parax/sched/scheduler.h"
 #include "parax/sched/trace.h"
 
 namespace parax {
@@ -25,8 +26,10 @@ class Instance {
     ParamStore* store = nullptr;
     GradientServer* server = nullptr;  // null: inference only
     StopFlag* stop = nullptr;
-    OpHook* hook = nullptr;       // may be null
-    TraceTrack* track = nullptr;  // may be null; its trace knows the plans in Prepare's order
+    OpHook* hook = nullptr;          // may be null
+    Scheduler* scheduler = nullptr;  // may be null
+    SeatRates rates;                 // for the scheduler
+    TraceTrack* track = nullptr;     // may be null; its trace knows the plans in Prepare's order
   };
 
   explicit Instance(const Wiring& wiring) : wiring_(wiring) {}
@@ -59,12 +62,24 @@ class Instance {
     std::unique_ptr<BoundKernel> later;               // writes them to scratch ...
     std::vector<std::unique_ptr<BoundKernel>> added;  // ... from which these add them
     std::vector<int> await;                           // buckets to wait for before the op
-    std::vector<int> publish;                         // buckets complete after the op
+    std::vector<int> uses;                            // buckets that it reads or writes
     std::vector<std::pair<size_t, size_t>> dying;     // arena ranges dead after it (debugging)
+    NextOp next;                                      // as the scheduler sees it
+    int latest = 0;                                   // op before which it must have run
   };
   struct BoundPlan {
     const Plan* plan = nullptr;
     std::vector<BoundOp> ops;
+    std::vector<int> uses;  // a bucket: ops that use it
+  };
+  // What RunOps is about.
+  struct Pass {
+    BoundPlan& bound;
+    const RunContext& context;
+    int micro;
+    bool last;  // of the iteration's micro-batches
+    TraceTimer timer;
+    uint16_t plan;
   };
 
   BoundPlan Bind(const Plan& plan);
@@ -76,6 +91,14 @@ class Instance {
   void CopyInput(const Plan& plan, const MicroBatch& batch);
   Outcome RunOps(BoundPlan& bound, int begin, int end, const RunContext& context, int micro,
                  bool last);
+  void Note(Pass& pass, TraceKind kind, int index, uint64_t least = TraceTimer::kLeastCycles);
+  Outcome Prepared(Pass& pass, int op);  // hook, staggered start and buckets
+  // Runs or defers the op, as the scheduler decides.
+  Outcome Schedule(Pass& pass, int op);
+  Outcome RunOp(Pass& pass, int op);
+  Outcome RunDeferred(Pass& pass, size_t which);  // in deferred_
+  Outcome RunDue(Pass& pass, int op);             // deferred ops that must have run before this one
+  Outcome CheckDying(Pass& pass, int op);
   // Debugging plans: what is dead, and the guard behind every buffer, holds signalling NaN.
   void FillDead(size_t offset, size_t bytes);
   bool GuardIntact(size_t end) const;
@@ -92,6 +115,9 @@ class Instance {
   const float* logits_ = nullptr;
   const float* probabilities_ = nullptr;
   const BoundPlan* last_ = nullptr;
+  std::vector<int> deferred_;  // ops of the pass that are to run yet; never grows in a pass
+  std::vector<int> open_;      // a bucket: ops of the iteration's last pass that use it and have
+                               // not run yet
 };
 
 }  // namespace parax

@@ -4,12 +4,13 @@
 #include "parax/engine/plan.h"
 
 namespace parax {
-namespace {
 
 int Root(const std::vector<PlanBuffer>& buffers, int b) {
   while (buffers[static_cast<size_t>(b)].shares >= 0) b = buffers[static_cast<size_t>(b)].shares;
   return b;
 }
+
+namespace {
 
 void FindLifetimes(Plan& plan, const std::vector<int>& pinned) {
   for (int i = 0; i < static_cast<int>(plan.ops.size()); ++i) {
@@ -17,7 +18,7 @@ void FindLifetimes(Plan& plan, const std::vector<int>& pinned) {
       if (argument.place != Place::kArena) continue;
       PlanBuffer& buffer = plan.buffers[static_cast<size_t>(Root(plan.buffers, argument.index))];
       if (buffer.first < 0) buffer.first = i;
-      buffer.last = i;
+      buffer.last = std::max({buffer.last, i, plan.ops[static_cast<size_t>(i)].latest});
     }
   }
   const int end = static_cast<int>(plan.ops.size()) - 1;

@@ -22,15 +22,13 @@ Plan PlanBuilder::Run() {
   }
   std::vector<int> pinned = {plan_.labels, plan_.targets,       plan_.loss,
                              plan_.logits, plan_.probabilities, plan_.images};
-  PlanMemory(plan_, pinned);
+  PlanMemoryWithDeferral(plan_, pinned);
   return std::move(plan_);
 }
 
 void PlanBuilder::NumberTensors() {
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Graph::Node& node = graph_.nodes()[n];
-    first_param_.push_back(static_cast<int>(plan_.params.size()));
-    first_state_.push_back(static_cast<int>(plan_.states.size()));
     int index = 0;
     for (const ParamSpec& spec : node.layer->Params()) {
       plan_.params.push_back({fmt::format("{}.{}", node.name, spec.name),
@@ -78,62 +76,94 @@ void PlanBuilder::MakeInputs() {
   plan_.loss = AddBuffer("loss", BufferKind::kInput, sizeof(LossResult));
 }
 
-CompileRequest PlanBuilder::Request(const std::vector<int>& inputs, const std::string& label,
-                                    int node) {
+CompileRequest PlanBuilder::Request(const Step& step) {
   CompileRequest request;
   request.mode = plan_.options.mode;
-  for (const int t : inputs) {
+  for (const int t : step.inputs) {
     request.inputs.push_back(tensors_[static_cast<size_t>(t)].layout);
     request.need_input_grad.push_back(tensors_[static_cast<size_t>(t)].needs_grad);
   }
-  const auto layout = plan_.options.layouts.find(label);
+  const auto layout = plan_.options.layouts.find(step.label);
   request.blocked = layout == plan_.options.layouts.end() ? plan_.options.blocked : layout->second;
   request.winograd = plan_.options.winograd;
   request.threads = plan_.options.threads;
-  if (const auto it = plan_.options.implementations.find(label);
+  if (const auto it = plan_.options.implementations.find(step.label);
       it != plan_.options.implementations.end()) {
     request.implementations = it->second;
   }
-  if (node >= 0 && like_ != nullptr) {
-    const int first = first_param_[static_cast<size_t>(node)];
-    const int count = ParamCount(node);
-    for (int p = first; p < first + count; ++p) {
-      request.fixed_grads.push_back(like_->params[static_cast<size_t>(p)].grad);
-    }
-    for (const PlanForm& form : like_->forms) {
-      if (form.param >= first && form.param < first + count) {
-        request.fixed_forms.push_back({form.param - first, form.layout});
-      }
-    }
+  if (like_ == nullptr) return request;
+  for (const int p : step.params) {
+    request.fixed_grads.push_back(like_->params[static_cast<size_t>(p)].grad);
+  }
+  for (const PlanForm& form : like_->forms) {
+    const auto own = std::find(step.params.begin(), step.params.end(), form.param);
+    if (own == step.params.end()) continue;
+    request.fixed_forms.push_back({static_cast<int>(own - step.params.begin()), form.layout});
   }
   return request;
 }
 
-int PlanBuilder::ParamCount(int node) const {
-  const size_t n = static_cast<size_t>(node);
-  const size_t end =
-      n + 1 < first_param_.size() ? static_cast<size_t>(first_param_[n + 1]) : plan_.params.size();
-  return static_cast<int>(end) - first_param_[n];
+void PlanBuilder::AddTensorsOf(int node, Step& step) const {
+  for (size_t p = 0; p < plan_.params.size(); ++p)
+    if (plan_.params[p].node == node) step.params.push_back(static_cast<int>(p));
+  for (size_t s = 0; s < plan_.states.size(); ++s)
+    if (plan_.states[s].node == node) step.states.push_back(static_cast<int>(s));
+}
+
+int PlanBuilder::NormBehind(int node) const {
+  const int value = graph_.nodes()[static_cast<size_t>(node)].output;
+  if (training() || value == graph_.logits()) return -1;
+  int found = -1, readers = 0;
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Graph::Node& reader = graph_.nodes()[n];
+    readers += static_cast<int>(std::count(reader.inputs.begin(), reader.inputs.end(), value));
+    if (reader.layer->norm() != nullptr && reader.inputs[0] == value) found = static_cast<int>(n);
+  }
+  return readers == 1 ? found : -1;
+}
+
+bool PlanBuilder::TakesNormIn(int index) {
+  const int norm = NormBehind(index);
+  if (norm < 0) return false;
+  const std::vector<Graph::Node>& nodes = graph_.nodes();
+  LayerPtr both = nodes[static_cast<size_t>(index)].layer->WithNorm(
+      *nodes[static_cast<size_t>(norm)].layer->norm());
+  if (both == nullptr) return false;
+  fused_[norm] = {index, std::move(both)};
+  return true;
 }
 
 void PlanBuilder::CompileNode(int index) {
   const Graph::Node& node = graph_.nodes()[static_cast<size_t>(index)];
+  if (TakesNormIn(index)) {
+    value_.push_back(-1);
+    node_outputs_.push_back(-1);
+    return;
+  }
+  const auto fused = fused_.find(index);
+  const LayerPtr layer = fused == fused_.end() ? node.layer : fused->second.layer;
   Step step;
-  step.node = index;
-  step.label = graph_.label(index);
-  step.kind = node.layer->kind();
-  step.first_param = first_param_[static_cast<size_t>(index)];
-  step.first_state = first_state_[static_cast<size_t>(index)];
-  bool needs_grad = training() && ParamCount(index) > 0 && !node.frozen;
-  for (const int value : node.inputs) {
+  step.node = fused == fused_.end() ? index : fused->second.node;
+  step.label = graph_.label(step.node);
+  step.kind = layer->kind();
+  AddTensorsOf(step.node, step);
+  std::vector<int> inputs = node.inputs;
+  if (step.node != index) {
+    AddTensorsOf(index, step);
+    const std::vector<int>& first = graph_.nodes()[static_cast<size_t>(step.node)].inputs;
+    inputs.erase(inputs.begin());
+    inputs.insert(inputs.begin(), first.begin(), first.end());
+  }
+  bool needs_grad = training() && !step.params.empty() && !node.frozen;
+  for (const int value : inputs) {
     step.inputs.push_back(value_[static_cast<size_t>(value)]);
     needs_grad |= tensors_[static_cast<size_t>(step.inputs.back())].needs_grad;
   }
-  CompileRequest request = Request(step.inputs, step.label, index);
+  CompileRequest request = Request(step);
   request.need_param_grad = !node.frozen;
-  step.layer = node.layer->Compile(request);
+  step.layer = layer->Compile(request);
   ConvertInputs(step);
-  TakeParams(step, index);
+  TakeParams(step);
   if (step.layer.output_is_input) {
     const Tensor input = tensors_[static_cast<size_t>(step.inputs[0])];
     step.output = AddTensor(step.label, BufferKind::kActivation, step.layer.output);
@@ -145,6 +175,7 @@ void PlanBuilder::CompileNode(int index) {
   tensors_.back().needs_grad = needs_grad;
   value_.push_back(step.output);
   node_outputs_.push_back(step.output);
+  node_outputs_[static_cast<size_t>(step.node)] = step.output;
   Forward(step);
   steps_.push_back(std::move(step));
 }
@@ -197,25 +228,24 @@ int PlanBuilder::AddReorder(int source, const Layout& wanted) {
   return step.output;
 }
 
-void PlanBuilder::TakeParams(Step& step, int index) {
-  const int count = ParamCount(index);
-  for (int p = 0; p < count; ++p) {
-    PlanParam& param = plan_.params[static_cast<size_t>(step.first_param + p)];
-    if (static_cast<size_t>(p) < step.layer.grads.size()) {
-      param.grad = step.layer.grads[static_cast<size_t>(p)];
+void PlanBuilder::TakeParams(Step& step) {
+  for (size_t i = 0; i < step.params.size(); ++i) {
+    const size_t p = static_cast<size_t>(step.params[i]);
+    if (i < step.layer.grads.size()) {
+      plan_.params[p].grad = step.layer.grads[i];
     } else if (like_ != nullptr) {
-      param.grad = like_->params[static_cast<size_t>(step.first_param + p)].grad;
+      plan_.params[p].grad = like_->params[p].grad;
     }
   }
   for (const size_t bytes : step.layer.saved) {
     step.saved.push_back(AddBuffer(step.label + " saved", BufferKind::kSaved, bytes));
   }
   if (step.layer.saved_mean >= 0) {
-    plan_.moments.push_back({index, step.saved[static_cast<size_t>(step.layer.saved_mean)],
+    plan_.moments.push_back({step.node, step.saved[static_cast<size_t>(step.layer.saved_mean)],
                              step.saved[static_cast<size_t>(step.layer.saved_variance)],
                              tensors_[static_cast<size_t>(step.inputs[0])].layout.dims()[1],
                              step.layer.statistics_count});
-    for (PlanState& state : plan_.states) state.moving |= state.node == index;
+    for (PlanState& state : plan_.states) state.moving |= state.node == step.node;
   }
 }
 
@@ -225,7 +255,7 @@ void PlanBuilder::CompileLoss() {
   step.label = step.kind = "loss";
   step.inputs = {value_[static_cast<size_t>(logits_value)]};
   const LayerPtr layer = SoftmaxCrossEntropy(plan_.options.loss);
-  step.layer = layer->Compile(Request(step.inputs, step.label, -1));
+  step.layer = layer->Compile(Request(step));
   plan_.logits = tensors_[static_cast<size_t>(step.inputs[0])].buffer;
   plan_.logits_layout = tensors_[static_cast<size_t>(step.inputs[0])].layout;
   ConvertInputs(step);

@@ -64,6 +64,8 @@ struct PlanOp {
   double flops = 0;
   double bytes = 0;
   int in_place_from = -1, in_place_to = -1;
+  // The op before which this one must have run; -1: the next. Its arguments live until then.
+  int latest = -1;
 };
 
 // Batch statistics that a training-mode norm leaves behind.
@@ -91,6 +93,9 @@ struct PlanOptions {
   LossOptions loss;
   // As an earlier run resolved them (Plan::implementations); what is absent is chosen freely.
   Implementations implementations;
+  // Weight gradients may run later than their place in the list, as far as the arena grows by no
+  // more than this part of it.
+  double defer_memory = 0;
   // Put canaries between buffers (debugging).
   bool guards = false;
 };
@@ -126,9 +131,14 @@ class Plan {
   static constexpr size_t kAlignment = 64;
 };
 
+// The buffer whose memory buffer `b` lies in.
+int Root(const std::vector<PlanBuffer>& buffers, int b);
+
 // Fills in first, last, shares and offset of the plan's buffers and arena_bytes: lifetimes from the
 // ops' arguments, in-place where an op allows it and its operand dies there, offsets greedily by
 // size. Buffers in `pinned` live from the first op to the last.
 void PlanMemory(Plan& plan, const std::vector<int>& pinned);
+// The same, and gives weight gradients their latest places (PlanOptions::defer_memory).
+void PlanMemoryWithDeferral(Plan& plan, const std::vector<int>& pinned);
 
 }  // namespace parax

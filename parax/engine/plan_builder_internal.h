@@ -30,11 +30,10 @@ class PlanBuilder {
     int node = -1;
     std::string label, kind;
     CompiledLayer layer;
-    std::vector<int> inputs;  // tensors
-    int output = -1;          // tensor
-    std::vector<int> saved;   // buffers
-    int first_param = 0;      // of the node, in Plan::params
-    int first_state = 0;
+    std::vector<int> inputs;          // tensors
+    int output = -1;                  // tensor
+    std::vector<int> saved;           // buffers
+    std::vector<int> params, states;  // the layer's, in Plan::params and states
   };
 
   bool training() const { return plan_.options.mode == Mode::kTraining; }
@@ -44,9 +43,15 @@ class PlanBuilder {
   int AddTensor(std::string name, BufferKind kind, const Layout& layout);
 
   void MakeInputs();
-  CompileRequest Request(const std::vector<int>& inputs, const std::string& label, int node);
+  CompileRequest Request(const Step& step);
 
-  int ParamCount(int node) const;
+  // Appends a node's parameters and states to the step's.
+  void AddTensorsOf(int node, Step& step) const;
+  // The batch norm that alone reads a node's output, in evaluation; -1: none.
+  int NormBehind(int node) const;
+  // Whether the node's layer does that norm too: both are compiled in the norm's place, where the
+  // norm's other input is there.
+  bool TakesNormIn(int node);
   void CompileNode(int index);
 
   // Where a layer wants an input arranged otherwise than its producer made it: a reorder, shared by
@@ -55,8 +60,8 @@ class PlanBuilder {
 
   int AddReorder(int source, const Layout& wanted);
 
-  // Notes the layouts of parameters and their packed forms, and the norm's batch statistics.
-  void TakeParams(Step& step, int index);
+  // Notes the layouts of parameters and the norm's batch statistics.
+  void TakeParams(Step& step);
   void CompileLoss();
 
   int FormIndex(const Step& step, int form);
@@ -82,8 +87,12 @@ class PlanBuilder {
   std::vector<int> value_;         // tensor of each graph value
   std::vector<int> node_outputs_;  // tensor of each node's output
   std::vector<Step> steps_;
-  std::vector<int> first_param_, first_state_;  // a node
-  std::map<int, std::vector<int>> converted_;   // tensor -> its reordered copies
+  struct Fused {
+    int node;  // that takes the norm in
+    LayerPtr layer;
+  };
+  std::map<int, Fused> fused_;                 // by batch norm
+  std::map<int, std::vector<int>> converted_;  // tensor -> its reordered copies
 };
 
 }  // namespace parax

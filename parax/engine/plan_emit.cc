@@ -10,7 +10,7 @@ namespace parax {
 
 int PlanBuilder::FormIndex(const Step& step, int form) {
   const ParamFormSpec& spec = step.layer.forms[static_cast<size_t>(form)];
-  const int param = step.first_param + spec.param;
+  const int param = step.params[static_cast<size_t>(spec.param)];
   for (size_t i = 0; i < plan_.forms.size(); ++i) {
     if (plan_.forms[i].param == param && plan_.forms[i].layout == spec.layout) {
       return static_cast<int>(i);
@@ -64,9 +64,9 @@ PlanArgument PlanBuilder::Resolve(const Step& step, const Argument& argument, co
     case Role::kParamForm:
       return {Place::kForm, FormIndex(step, argument.index), argument.write};
     case Role::kParamGrad:
-      return {Place::kGradient, step.first_param + argument.index, argument.write};
+      return {Place::kGradient, step.params[i], argument.write};
     case Role::kState:
-      return {Place::kState, step.first_state + argument.index, argument.write};
+      return {Place::kState, step.states[i], argument.write};
     case Role::kSaved:
       return arena(step.saved[i]);
     case Role::kTemp:

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numbers>
 
-#include "parax/base/error.h"
 #include "parax/base/text.h"
 
 namespace parax {
@@ -49,15 +47,7 @@ double LearningRate(const ScheduleOptions& o, uint64_t iteration) {
 }
 
 ScheduleKind ParseSchedule(std::string_view name) {
-  const auto it = std::find(kNames.begin(), kNames.end(), name);
-  if (it == kNames.end()) {
-    const std::string nearest = Nearest(name, kNames);
-    FailUsage(
-        "unknown learning-rate schedule '{}': did you mean '{}'? Known: constant, step, "
-        "cosine, linear, onecycle",
-        name, nearest.empty() ? "cosine" : nearest);
-  }
-  return static_cast<ScheduleKind>(std::distance(kNames.begin(), it));
+  return static_cast<ScheduleKind>(ChoiceOf("learning-rate schedule", name, kNames, "cosine"));
 }
 
 }  // namespace parax

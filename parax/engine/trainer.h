@@ -12,6 +12,7 @@
 #include "parax/data/sampler.h"
 #include "parax/engine/graph.h"
 #include "parax/engine/instance.h"
+#include "parax/engine/overlap.h"
 #include "parax/engine/param_store.h"
 #include "parax/engine/plan_record.h"
 #include "parax/engine/workers.h"
@@ -38,6 +39,7 @@ struct TrainerOptions {
   PlanRecord plan;       // of an earlier run: kernels are chosen as there
   uint64_t seed = 0;
   std::function<double(uint64_t iteration)> learning_rate;  // pure, does not allocate
+  OverlapOptions overlap;
   OpHook* hook = nullptr;
   Trace* trace = nullptr;  // gets a track an instance; outlives the trainer
 };
@@ -115,6 +117,7 @@ class Trainer {
   Workers workers_;
   std::vector<std::unique_ptr<Plan>> plans_;
   std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<Overlap> overlap_;  // null: instances run as they come
   std::unique_ptr<GradientServer> server_;
   std::vector<std::unique_ptr<Leaf>> leaves_;
   uint64_t iteration_ = 0;
@@ -124,8 +127,5 @@ class Trainer {
   std::mutex failure_mutex_;
   std::string failure_;  // written by the first leaf whose loss was not finite
 };
-
-// Every micro-batch size that a plan's iterations hold, largest first.
-std::vector<int64_t> MicroBatchSizes(const BatchPlan& plan);
 
 }  // namespace parax

@@ -61,10 +61,7 @@ std::optional<TunedPlan> TuneCache::Plan(const std::string& key) const {
 }
 
 void TuneCache::Save() const {
-  std::error_code none;  // of a folder that may not be searched; a pipe must not be written to
-  const auto type = std::filesystem::status(file_, none).type();
-  using Type = std::filesystem::file_type;
-  if (file_.empty() || (type != Type::regular && type != Type::not_found)) return;
+  if (file_.empty()) return;
   TuneCache all = *this;
   (void)all.Read();
   Json times = Json::object(), plans = Json::object();
@@ -77,12 +74,7 @@ void TuneCache::Save() const {
   }
   const Json content = {{"times", times}, {"plans", plans}};
   const Json json = {{"format", kFormat}, {"hash", Sha256Of(content.dump())}, {"content", content}};
-  try {
-    std::filesystem::create_directories(file_.parent_path());
-    WriteFileAtomically(file_, json.dump(1) + "\n");
-  } catch (const std::exception& error) {
-    Info("what tuning found is not kept: {}", error.what());
-  }
+  KeepInCache(file_, json.dump(1) + "\n", "what tuning found");
 }
 
 }  // namespace parax

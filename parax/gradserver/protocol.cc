@@ -31,7 +31,12 @@ Outcome GradientServer::Impl::Await(Leaf& leaf, const Sequence& sequence, uint64
     }
     // Looking again after `seen` was read: whatever happens later rings, and the sleep ends.
     const uint32_t seen = bell.count();
-    if (HasWork(leaf.owner)) continue;
+    if (HasWork(leaf.owner)) {
+      if (options.gate == nullptr) continue;
+      const Outcome outcome = options.gate->AwaitRoom(leaf.number);
+      if (outcome != Outcome::kOk) return outcome;
+      continue;
+    }
     if (sequence.reached(n)) return Outcome::kOk;
     if (waited.Reaches(options.wait_timeout)) {
       if (bucket >= 0) NameMissingLeaf(bucket, n, name);

@@ -101,6 +101,7 @@ void GradientServer::Impl::AllocateLeaves() {
   for (const int domain : options.leaf_domain) {
     Leaf& leaf = leaves.emplace_back();
     leaf.owner = static_cast<uint32_t>(layout.owner[domain]);
+    leaf.number = static_cast<int>(&leaf - leaves.data());
     leaf.arena = Arena(floats * sizeof(float) + counts * sizeof(double),
                        {.os_node = options.domain_node[domain], .shared = true});
     leaf.gradients = reinterpret_cast<float*>(leaf.arena.data());

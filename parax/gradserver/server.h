@@ -36,6 +36,15 @@ enum class UpdatePolicy : uint8_t {
   kCommit,  // all gradients are reduced first, then one record decides: clip factor, all finite
 };
 
+// Where access-intensive work of a domain has places: slices that leaves run take one each. Hot.
+class SliceGate {
+ public:
+  virtual ~SliceGate() = default;
+  virtual bool TryEnter(int leaf) noexcept = 0;
+  virtual void Leave(int leaf) noexcept = 0;
+  virtual Outcome AwaitRoom(int leaf) noexcept = 0;  // until TryEnter may succeed
+};
+
 struct ServerOptions {
   std::vector<ParameterSpec> parameters;  // backward order: [0] has its gradient first
   std::vector<MomentSpec> moments;
@@ -52,6 +61,7 @@ struct ServerOptions {
   size_t bucket_bytes = size_t{1} << 20;  // consecutive parameters are gathered up to this
   size_t slice_bytes = size_t{1} << 17;   // part of a bucket that one worker reduces at once
   Clock::duration wait_timeout = std::chrono::minutes(10);
+  SliceGate* gate = nullptr;  // null: places for all; outlives the server
 };
 
 // What was decided for one iteration.

@@ -21,6 +21,7 @@ struct GradientServer::Impl {
     uint64_t iteration = 0;
     uint64_t* slice_cycles = nullptr;  // CountSlices
     uint32_t owner = 0;
+    int number = 0;
     Arena arena;                 // on the leaf's domain; everything below lies in it
     float* gradients = nullptr;  // layout.floats
     float* chunk = nullptr;      // scratch: kChunk
@@ -59,8 +60,9 @@ struct GradientServer::Impl {
   void NameMissingLeaf(int bucket, uint64_t n, WaitName& name) const;
 
   // ---- tasks.cc (hot) ----
-  // Runs one ready slice of the leaf's domain if there is one.
+  // Runs one ready slice of the leaf's domain if there is one, and a place at the gate.
   Outcome RunReady(Leaf& leaf, bool& ran);
+  Outcome RunSome(Leaf& leaf, bool& ran);
   bool HasWork(uint32_t owner) const;
   bool Claim(int task, uint32_t owner, uint64_t& iteration, uint32_t& slice);
   Outcome Finish(int task, uint64_t iteration);

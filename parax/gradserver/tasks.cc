@@ -18,6 +18,15 @@ bool GradientServer::Impl::HasWork(uint32_t owner) const {
 }
 
 Outcome GradientServer::Impl::RunReady(Leaf& leaf, bool& ran) {
+  if (options.gate == nullptr) return RunSome(leaf, ran);
+  // Nothing is claimed before there is a place: others may be let in while this leaf is not.
+  if (!HasWork(leaf.owner) || !options.gate->TryEnter(leaf.number)) return Outcome::kOk;
+  const Outcome outcome = RunSome(leaf, ran);
+  options.gate->Leave(leaf.number);
+  return outcome;
+}
+
+Outcome GradientServer::Impl::RunSome(Leaf& leaf, bool& ran) {
   const std::atomic<uint64_t>* work = control.work + leaf.owner * control.work_row;
   const size_t words = (layout.tasks.size() + 63) / 64;
   for (size_t i = 0; i < words; ++i) {

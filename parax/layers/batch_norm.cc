@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "parax/layers/batch_norm_passes_internal.h"
+#include "parax/layers/finish_internal.h"
 #include "parax/layers/layers.h"
-#include "parax/layers/own_kernel.h"
 #include "parax/layers/panels_internal.h"
 
 namespace parax {
@@ -18,6 +18,7 @@ class BatchNormLayer final : public Layer {
     if (options.channels < 1) Fail("batch norm of {} channels", options.channels);
   }
   std::string kind() const override { return "batch_norm"; }
+  const BatchNormOptions* norm() const override { return &options_; }
   std::string Signature() const override {
     return fmt::format("batch_norm{}{}{}", options_.add ? " add" : "", options_.relu ? " relu" : "",
                        options_.frozen ? " frozen" : "");
@@ -189,6 +190,14 @@ CompiledOp BatchNormLayer::BackwardOp(const NormPasses& norm, const Needs& needs
 }
 
 }  // namespace
+
+std::shared_ptr<const Kernel> MakeNormScale(int64_t channels, double epsilon) {
+  return MakeOwnKernel<3>(kNormScaleName,
+                          [channels, epsilon](const Addresses<3>& p, const RunContext&) {
+                            NormScale(Floats(p[0]), Floats(p[1]), epsilon, channels, Floats(p[2]));
+                            return Outcome::kOk;
+                          });
+}
 
 LayerPtr BatchNorm(const BatchNormOptions& options) {
   return std::make_shared<BatchNormLayer>(options);

@@ -5,7 +5,6 @@ namespace parax {
 namespace {
 
 using Mask = V;
-PARAX_TARGET inline V Floor(V floor, V v) { return _mm256_max_ps(floor, v); }
 PARAX_TARGET inline Mask Positive(V v) {
   return _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NLE_UQ);
 }

@@ -5,8 +5,6 @@ namespace parax {
 namespace {
 
 using Mask = __mmask16;
-// Masked by nothing: GCC 12 calls the plain one's unused operand uninitialised.
-PARAX_TARGET inline V Floor(V floor, V v) { return _mm512_maskz_max_ps(0xffff, floor, v); }
 PARAX_TARGET inline Mask Positive(V v) {
   return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ);
 }

@@ -26,6 +26,14 @@ NormRows At(const NormRows& all, const NormBlock& block) {
 
 }  // namespace
 
+void NormScale(const float* weight, const float* variance, double epsilon, int64_t channels,
+               float* scale) {
+  for (int64_t c = 0; c < channels; ++c) {
+    scale[c] =
+        static_cast<float>(weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon));
+  }
+}
+
 // work(piece, first image, last image) on the instance's threads; the cut depends on their number
 // only.
 template <typename Work>
@@ -68,12 +76,9 @@ NormRows NormPasses::Coefficients(const float* x, const float* weight, const flo
   float* scale = coefficients(scratch, 1);
   float* offset = coefficients(scratch, 2);
   std::fill_n(scratch, kCoefficients * row(), 0.0f);
-  for (size_t c = 0; c < static_cast<size_t>(shape.channels); ++c) {
-    centre[c] = mean[c];
-    scale[c] =
-        static_cast<float>(weight[c] / std::sqrt(static_cast<double>(variance[c]) + epsilon));
-    offset[c] = bias[c];
-  }
+  std::copy_n(mean, shape.channels, centre);
+  std::copy_n(bias, shape.channels, offset);
+  NormScale(weight, variance, epsilon, shape.channels, scale);
   NormRows rows;
   rows.width = rows.stride = shape.width;
   rows.relu = relu;

@@ -9,6 +9,10 @@
 // A batch norm's forward and backward over whole activations, on the instance's threads.
 namespace parax {
 
+// scale[c] = weight[c] / sqrt(variance[c] + epsilon).
+void NormScale(const float* weight, const float* variance, double epsilon, int64_t channels,
+               float* scale);
+
 // What the kernels capture.
 struct NormPasses {
   NormShape shape;

@@ -4,6 +4,7 @@
 namespace parax {
 namespace {
 
+#include "parax/layers/finish_loops_internal.h"
 #include "parax/layers/gemm_loops_internal.h"
 
 }  // namespace

@@ -14,7 +14,7 @@ PARAX_TARGET inline void Fetch(const float* from, int64_t floats) {
 template <int Rows, int Vectors>
 PARAX_TARGET inline void RowsTile(const float* const* a, int64_t a_offset, const float* b,
                                   int64_t b_row, int64_t depth, float* const* c, int64_t column,
-                                  bool accumulate) {
+                                  bool accumulate, const Finish* finish) {
   const float* row[Rows];
   V sum[Rows][Vectors];
 #pragma GCC unroll 8
@@ -38,25 +38,32 @@ PARAX_TARGET inline void RowsTile(const float* const* a, int64_t a_offset, const
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j) Store(c[r] + column + j * kLanes, sum[r][j]);
+    for (int j = 0; j < Vectors; ++j) {
+      const int64_t at = column + j * kLanes;
+      StoreFinished(finish, sum[r][j], at, c[r] + at);
+    }
 }
 
+// Rows from `r` on; what a tile of `Rows` leaves over goes to smaller ones.
 template <int Rows, int Vectors>
 PARAX_TARGET inline void RowsStrip(const GemmRows& p, const float* b, int64_t b_row, int64_t column,
-                                   bool fetch) {
-  for (int64_t r = 0; r < p.rows; r += Rows) {
+                                   bool fetch, int64_t r = 0) {
+  for (; r + Rows <= p.rows; r += Rows) {
     if (fetch)
       for (int64_t i = r; i < r + Rows; ++i) Fetch(p.next[i] + p.a_offset, p.depth);
-    RowsTile<Rows, Vectors>(p.a + r, p.a_offset, b, b_row, p.depth, p.c + r, column, p.accumulate);
+    RowsTile<Rows, Vectors>(p.a + r, p.a_offset, b, b_row, p.depth, p.c + r, column, p.accumulate,
+                            p.finish);
   }
+  if constexpr (Rows > 1)
+    if (r < p.rows) RowsStrip<Rows / 2, Vectors>(p, b, b_row, column, fetch, r);
 }
 
 PARAX_TARGET void MultiplyRows(const GemmRows& p) {
-  for (int64_t group = 0; group < p.columns; group += kGemmGroup) {
+  for (int64_t group = p.first_column; group < p.last_column; group += kGemmGroup) {
     const int64_t width = std::min(kGemmGroup, p.columns - group);
     const float* b = p.b + group * p.b_depth + p.b_first * width;
     for (int64_t at = 0; at < width;) {
-      const bool fetch = p.next != nullptr && group + at == 0;
+      const bool fetch = p.next != nullptr && group + at == p.first_column;
       const int64_t left = width - at, column = group + at;
       if (kWide && left >= 64) {
         RowsStrip<6, kWide ? 4 : 1>(p, b + at, width, column, fetch);

@@ -1,6 +1,7 @@
 #include "parax/layers/layer.h"
 
 #include "parax/base/error.h"
+#include "parax/layers/layers.h"
 
 namespace parax {
 
@@ -15,5 +16,7 @@ std::vector<std::string> Layer::Candidates(const CompileRequest& request, int op
     return {compiled.backward[index - forward].kernel->implementation()};
   Fail("layer {} has no op {}", kind(), op);
 }
+
+LayerPtr Layer::WithNorm(const BatchNormOptions&) const { return nullptr; }
 
 }  // namespace parax

@@ -142,6 +142,8 @@ struct LossResult {
   }
 };
 
+struct BatchNormOptions;
+
 // The immutable rule of one layer: shapes, parameters, and how it compiles into kernels.
 class Layer {
  public:
@@ -155,6 +157,12 @@ class Layer {
   virtual std::vector<StateSpec> States() const { return {}; }
   // Setup code; call on a thread with the OpenMP thread count under which the kernels will run.
   virtual CompiledLayer Compile(const CompileRequest& request) const = 0;
+  // What a batch norm does; null: this layer is none.
+  virtual const BatchNormOptions* norm() const { return nullptr; }
+  // This layer and the batch norm that alone reads its output as one layer, for evaluation: inputs
+  // are this layer's, then the norm's residual; parameters and states likewise this layer's, then
+  // the norm's. Null: no kernel here does both.
+  virtual std::shared_ptr<const Layer> WithNorm(const BatchNormOptions& norm) const;
   // Every implementation name that op `op` of this layer could take (for tests and the tuner).
   virtual std::vector<std::string> Candidates(const CompileRequest& request, int op) const;
 };

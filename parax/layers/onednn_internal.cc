@@ -12,6 +12,7 @@ class OnednnBound final : public BoundKernel {
               std::span<void* const> addresses)
       : primitive_(std::move(primitive)), stream_(OnednnEngine()) {
     for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].id == 0) continue;
       memories_.emplace_back(arguments[i].desc, OnednnEngine(), addresses[i]);
       arguments_.push_back({arguments[i].id, memories_.back().get()});
     }

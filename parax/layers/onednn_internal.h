@@ -25,6 +25,7 @@ inline bool IsBlocked(const dnnl::memory::desc& desc) {    // else nobody but on
 dnnl::primitive_attr UserScratchpad();
 
 // One argument of a primitive in the order of CompiledOp::arguments: DNNL_ARG_... and its layout.
+// `id` 0: of the op, but none of the primitive's.
 struct OnednnArgument {
   int id;
   dnnl::memory::desc desc;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parax/layers/finish_internal.h"
 #include "parax/layers/reorder.h"
 #include "parax/layers/weighted_internal.h"
 
@@ -74,10 +75,12 @@ class Builder {
 
   CompiledLayer Build() {
     result_.inputs = {LayoutOf(rule_.input)};
+    if (rule_.norm && rule_.norm->add) result_.inputs.push_back(LayoutOf(rule_.output));
     result_.output = LayoutOf(rule_.output);
     result_.forms = request_.fixed_forms;
     result_.grads = request_.fixed_grads;
     const bool training = request_.mode == Mode::kTraining;
+    if (rule_.norm) AddNormScale();
     AddReader(result_.forward, OpKind::kForward, rule_.forward, Role::kInput, Role::kOutput);
     if (training && request_.need_input_grad.at(0))
       AddReader(result_.backward, OpKind::kBackwardData, rule_.backward_data, Role::kOutputGrad,
@@ -85,7 +88,10 @@ class Builder {
     if (training && request_.need_param_grad) AddWeights();
     // Without a gradient kernel the master copy may as well be canonical.
     if (result_.grads.empty()) result_.grads = {Layout::Plain(rule_.weight_dims, rule_.dtype)};
-    if (rule_.bias > 0 && result_.grads.size() == 1) result_.grads.push_back(LayoutOf(BiasDesc()));
+    if (rule_.bias > 0 && result_.grads.size() == 1)
+      result_.grads.push_back(LayoutOf(RowDesc(rule_.bias)));
+    if (rule_.norm && static_cast<int>(result_.grads.size()) == NormParam())
+      result_.grads.insert(result_.grads.end(), 2, LayoutOf(NormDesc()));
     return std::move(result_);
   }
 
@@ -94,7 +100,20 @@ class Builder {
     return Wanted(request_, result_.forward.size() + result_.backward.size() + ahead);
   }
 
-  dnnl::memory::desc BiasDesc() const { return DescOf(Layout::Plain({rule_.bias}, rule_.dtype)); }
+  dnnl::memory::desc RowDesc(int64_t values) const {
+    return DescOf(Layout::Plain({values}, rule_.dtype));
+  }
+  dnnl::memory::desc NormDesc() const { return RowDesc(rule_.norm->channels); }
+  int NormParam() const { return rule_.bias > 0 ? 2 : 1; }  // number of the norm's weight
+
+  void AddNormScale() {
+    const Argument weight{Role::kParamForm, Form(NormParam(), NormDesc())};
+    scale_ = NewTemp(NormDesc());
+    result_.forward.push_back(OwnOp(
+        OpKind::kForward, MakeNormScale(rule_.norm->channels, rule_.norm->epsilon),
+        {weight, {Role::kState, 1}, scale_}, 3.0 * static_cast<double>(NormDesc().get_size())));
+    scale_.write = false;
+  }
 
   // A pass that reads the weights: forward, backward data.
   void AddReader(std::vector<CompiledOp>& ops, OpKind kind, const CandidateMaker& maker, Role from,
@@ -117,9 +136,20 @@ class Builder {
     }
     std::vector<Argument> arguments = {{from}, weights};
     if (rule_.bias > 0 && kind == OpKind::kForward)
-      arguments.push_back({Role::kParamForm, Form(1, BiasDesc())});
+      arguments.push_back({Role::kParamForm, Form(1, RowDesc(rule_.bias))});
+    const int output = static_cast<int>(arguments.size());
     arguments.push_back({to, 0, true});
+    if (rule_.norm) {
+      arguments.insert(arguments.end(), {{Role::kState, 0},
+                                         scale_,
+                                         {Role::kParamForm, Form(NormParam() + 1, NormDesc())},
+                                         rule_.norm->add ? Argument{Role::kInput, 1} : scale_});
+    }
     Add(ops, kind, chosen, arguments);
+    if (rule_.norm && rule_.norm->add && chosen.in_place) {
+      ops.back().in_place_from = static_cast<int>(arguments.size()) - 1;
+      ops.back().in_place_to = output;
+    }
   }
 
   void AddWeights() {
@@ -186,6 +216,7 @@ class Builder {
   const WeightedRule& rule_;
   const CompileRequest& request_;
   CompiledLayer result_;
+  Argument scale_{Role::kTemp};  // of the norm
 };
 
 }  // namespace
@@ -197,18 +228,20 @@ CompiledLayer CompileWeighted(const WeightedRule& rule, const CompileRequest& re
 std::vector<std::string> WeightedCandidates(const WeightedRule& rule, const CompileRequest& request,
                                             int op) {
   Builder builder(rule, request);
+  const size_t index = static_cast<size_t>(op), first = rule.norm ? 1 : 0;
+  if (index < first) return {kNormScaleName};
   if (request.fixed_forms.empty() && request.fixed_grads.empty() &&
       request.implementations.empty()) {  // no detours: nothing need be compiled to know the ops
     const bool training = request.mode == Mode::kTraining;
     std::vector<const CandidateMaker*> makers = {&rule.forward};
     if (training && request.need_input_grad.at(0)) makers.push_back(&rule.backward_data);
     if (training && request.need_param_grad) makers.push_back(&rule.backward_weights);
-    return Names((*makers.at(static_cast<size_t>(op)))(builder.Any()));
+    return Names((*makers.at(index - first))(builder.Any()));
   }
   const CompiledLayer layer = builder.Build();
   std::vector<CompiledOp> ops = layer.forward;
   ops.insert(ops.end(), layer.backward.begin(), layer.backward.end());
-  const CompiledOp& wanted = ops.at(static_cast<size_t>(op));
+  const CompiledOp& wanted = ops.at(index);
   if (IsReorder(wanted.kernel->implementation())) return {wanted.kernel->implementation()};
   const bool detour = std::any_of(wanted.arguments.begin(), wanted.arguments.end(),
                                   [](const Argument& a) { return a.role == Role::kTemp; });

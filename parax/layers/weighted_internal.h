@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "parax/layers/layers.h"
 #include "parax/layers/onednn_internal.h"
 
 // What convolution and linear layers share: three passes around one weight tensor, each of which
@@ -11,7 +13,8 @@
 namespace parax {
 
 // One way to compute a pass. `arguments` in the pass's order:
-//   forward           input, weight, [bias], output
+//   forward           input, weight, [bias], output; with a norm behind it also mean, scale, bias,
+//                     residual (where none is added: anything)
 //   backward data     output gradient, weight, input gradient
 //   backward weights  input, output gradient, weight gradient, [bias gradient]
 struct Candidate {
@@ -21,6 +24,7 @@ struct Candidate {
   std::string prefix;          // of the implementation's name
   // A kernel of ours, in place of `pd`; `arguments` then only tell its traffic.
   std::shared_ptr<const Kernel> own = nullptr;
+  bool in_place = false;  // the output may lie over the norm's residual
   std::string name() const { return own ? own->implementation() : prefix + pd.impl_info_str(); }
 };
 
@@ -32,8 +36,9 @@ struct WeightedRule {
   Dims weight_dims;
   int64_t bias = 0;  // number of bias values; 0: none
   DType dtype = DType::kF32;
-  double flops = 0;                    // of each pass
-  std::vector<std::string> preferred;  // the first of these that there is; else oneDNN's first
+  std::optional<BatchNormOptions> norm;  // done by the forward kernels: evaluation
+  double flops = 0;                      // of each pass
+  std::vector<std::string> preferred;    // the first of these that there is; else oneDNN's first
   dnnl::memory::desc input, output;
   CandidateMaker forward, backward_data, backward_weights;
 };

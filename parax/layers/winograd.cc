@@ -79,11 +79,8 @@ class ConvPass {
            static_cast<size_t>(conv_.threads) * (in_.floats() + out_.floats());
   }
 
-  Outcome operator()(const Addresses<4>& at, const RunContext&) const {
-    const float* x = Floats(at[0]);
-    const float* weights = Floats(at[1]);
-    float* y = Floats(at[2]);
-    float* u = Floats(at[3]);
+  Outcome Run(const float* x, const float* weights, float* y, const Finish* finish,
+              float* u) const {
     const size_t panels = static_cast<size_t>(conv_.y.channels / kWinogradPanel);
     ForPieces(conv_.threads, panels, 1, [&](size_t begin, size_t end) {
       loops_->pack_weights(weights, conv_.x.channels, conv_.y.channels, rotated_,
@@ -91,33 +88,40 @@ class ConvPass {
                            weights_stride_);
     });
     float* rest = u + kPositions * weights_stride_;
-    ForPieces(conv_.threads, static_cast<size_t>(tiles_.count), static_cast<size_t>(tiles_.block),
-              [&](size_t begin, size_t end) {
-                const auto thread = static_cast<size_t>(omp_get_thread_num());
-                float* v = rest + thread * (in_.floats() + out_.floats());
-                for (int64_t t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end);
-                     t += tiles_.block) {
-                  const int64_t last = std::min(t + tiles_.block, static_cast<int64_t>(end));
-                  Block(t, last, x, u, v, y);
-                }
-              });
+    ForPieces(conv_.threads, static_cast<size_t>(tiles_.count), 1, [&](size_t begin, size_t end) {
+      const auto thread = static_cast<size_t>(omp_get_thread_num());
+      float* v = rest + thread * (in_.floats() + out_.floats());
+      for (int64_t t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end);
+           t += tiles_.block) {
+        const int64_t last = std::min(t + tiles_.block, static_cast<int64_t>(end));
+        Block(t, last, {x, u, v, y, finish});
+      }
+    });
     return Outcome::kOk;
   }
 
  private:
-  void Block(int64_t begin, int64_t end, const float* x, const float* u, float* v, float* y) const {
+  struct Operands {
+    const float *x, *u;
+    float *v, *y;
+    const Finish* finish;
+  };
+
+  void Block(int64_t begin, int64_t end, const Operands& at) const {
+    float* v = at.v;
     float* m = v + in_.floats();
     for (int64_t t = begin; t < end; ++t) {
-      loops_->gather_input(conv_.x, x, tiles_.Input(t, conv_.padding), v + (t - begin) * in_.row,
+      loops_->gather_input(conv_.x, at.x, tiles_.Input(t, conv_.padding), v + (t - begin) * in_.row,
                            in_.stride);
     }
     for (int p = 0; p < kPositions; ++p) {
       loops_->multiply({end - begin, conv_.y.channels / kWinogradPanel, conv_.x.channels,
-                        v + p * in_.stride, in_.row, 1, u + p * weights_stride_, kWinogradPanel,
+                        v + p * in_.stride, in_.row, 1, at.u + p * weights_stride_, kWinogradPanel,
                         conv_.x.channels * kWinogradPanel, m + p * out_.stride, out_.row, false});
     }
     for (int64_t t = begin; t < end; ++t) {
-      loops_->scatter_output(m + (t - begin) * out_.row, out_.stride, conv_.y, y, tiles_.Output(t));
+      loops_->scatter_output(m + (t - begin) * out_.row, out_.stride, conv_.y, at.y,
+                             tiles_.Output(t), at.finish);
     }
   }
 
@@ -199,8 +203,7 @@ bool WinogradWorks(int64_t in_channels, int64_t out_channels) {
 }
 
 std::shared_ptr<const Kernel> MakeWinogradConv(const WinogradConv& conv, bool rotated) {
-  const ConvPass pass(conv, rotated);
-  return MakeOwnKernel<4>(kWinogradName, pass, pass.scratch_floats() * sizeof(float));
+  return MakeFinished(kWinogradName, ConvPass(conv, rotated), conv.finish);
 }
 
 std::shared_ptr<const Kernel> MakeWinogradWeightGrad(const WinogradConv& conv) {

@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kMostRows = 6, kMostPanels = 1;  // 12 of the 16 registers hold sums
 
+#include "parax/layers/finish_loops_internal.h"
 #include "parax/layers/winograd_loops_internal.h"
 
 }  // namespace

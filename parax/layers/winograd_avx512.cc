@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kMostRows = 6, kMostPanels = 4;  // 24 of the 32 registers hold sums
 
+#include "parax/layers/finish_loops_internal.h"
 #include "parax/layers/winograd_loops_internal.h"
 
 }  // namespace

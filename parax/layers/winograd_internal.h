@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "parax/base/isa.h"
-#include "parax/layers/kernel.h"
+#include "parax/layers/finish_internal.h"
 #include "parax/layers/panels_internal.h"
 
 // Winograd's minimal filtering F(4x4, 3x3) (Lavin, Gray 2015): a 3x3 convolution with stride 1 as
@@ -20,13 +20,15 @@ struct WinogradConv {
   Panels x, y;  // y has the convolution's output sizes
   int64_t padding = 0;
   int threads = 1;
+  std::optional<FinishOptions> finish = std::nullopt;  // not of weight gradients
 };
 
 // Whether these kernels can run here at all (they need AVX2 with FMA), and on whole 16 channels.
 bool WinogradWorks(int64_t in_channels, int64_t out_channels);
 
-// Arguments: x, weights [3][3][in][out], y, scratch. `rotated`: the weights are [3][3][out][in] and
-// turned by 180 degrees, as for the gradient of another convolution's input.
+// Arguments: x, weights [3][3][in][out], y, scratch; finished: as finish_internal.h tells.
+// `rotated`: the weights are [3][3][out][in] and turned by 180 degrees, as for the gradient of
+// another convolution's input.
 std::shared_ptr<const Kernel> MakeWinogradConv(const WinogradConv& conv, bool rotated);
 // Arguments: x, gradient of y, gradient of the weights [3][3][in][out], scratch.
 std::shared_ptr<const Kernel> MakeWinogradWeightGrad(const WinogradConv& conv);
@@ -65,9 +67,9 @@ struct WinogradLoops {
                        int64_t stride);
   void (*gather_output_grad)(const Panels& y, const float* data, const WinogradWindow& window,
                              float* v, int64_t stride);
-  // A^T m A into the 4x4 window; what lies outside the image is left out.
+  // A^T m A, finished, into the 4x4 window; what lies outside the image is left out.
   void (*scatter_output)(const float* m, int64_t stride, const Panels& y, float* data,
-                         const WinogradWindow& window);
+                         const WinogradWindow& window, const Finish* finish);
   // G g G^T of weights [3][3][inputs][outputs] (rotated: of [3][3][outputs][inputs], turned by 180
   // degrees) into [36] x [outputs / 16][inputs][16], for some panels of 16 outputs.
   void (*pack_weights)(const float* g, int64_t inputs, int64_t outputs, bool rotated,

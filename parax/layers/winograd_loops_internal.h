@@ -122,7 +122,7 @@ PARAX_TARGET void GatherOutputGrad(const Panels& y, const float* data, const Win
 }
 
 PARAX_TARGET void ScatterOutput(const float* m, int64_t stride, const Panels& y, float* data,
-                                const WinogradWindow& w) {
+                                const WinogradWindow& w, const Finish* finish) {
   const int rows = static_cast<int>(std::min<int64_t>(4, y.height - w.top));
   const int columns = static_cast<int>(std::min<int64_t>(4, y.width_pixels - w.left));
   for (int64_t block = 0; block < y.blocks; ++block) {
@@ -135,7 +135,8 @@ PARAX_TARGET void ScatterOutput(const float* m, int64_t stride, const Panels& y,
       Transform2d<6, 4, TransformOutput>(in, out);
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j)
-          Store(panel + (i * y.width_pixels + j) * y.lanes + lane, out[i][j]);
+          StoreFinished(finish, out[i][j], block * y.lanes + lane,
+                        panel + (i * y.width_pixels + j) * y.lanes + lane);
     }
   }
 }

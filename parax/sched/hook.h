@@ -6,8 +6,8 @@
 
 namespace parax {
 
-// Called by an instance between two ops: the place where a scheduler decides whether the next op
-// may start. Hot code. Implementations: tests that inject delays; the overlap scheduler, later.
+// Called by an instance before an op, for tests that inject delays or failures. Hot code. What a
+// scheduler decides there is in scheduler.h.
 class OpHook {
  public:
   virtual ~OpHook() = default;

@@ -50,11 +50,12 @@ Profile Summarise(const Trace& trace, bool training, const Peaks& peaks) {
   const auto spent = [&](TraceKind kind) { return by[static_cast<size_t>(kind)]; };
   profile.compute = spent(TraceKind::kOp);
   profile.input_wait = spent(TraceKind::kInputWait);
+  profile.gate_wait = spent(TraceKind::kGateWait);
   // Whoever waits for the server runs slices meanwhile.
   profile.server_wait = std::max(
       0.0, spent(TraceKind::kBucketWait) + spent(TraceKind::kServerWork) - profile.reduction);
   profile.other = profile.whole - profile.compute - profile.reduction - profile.server_wait -
-                  profile.input_wait;
+                  profile.input_wait - profile.gate_wait;
 
   std::map<std::string, ProfileRow> kinds, ops;
   for (size_t p = 0; p < trace.plans().size(); ++p) {

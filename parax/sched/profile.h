@@ -37,7 +37,8 @@ struct Profile {
   double reduction = 0;    // in the gradient server's slices: reduction and optimizer
   double server_wait = 0;  // for other instances' gradients and for updates
   double input_wait = 0;
-  double other = 0;  // copies of the input, and what lies between iterations
+  double gate_wait = 0;  // for a place at the bandwidth gate, or for a staggered start
+  double other = 0;      // copies of the input, and what lies between iterations
   double flops = 0;
   Peaks peaks;
   std::vector<ProfileRow> kinds{};  // most time first

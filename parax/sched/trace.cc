@@ -94,8 +94,11 @@ std::string Trace::ToJson() const {
         case TraceKind::kServerWork:
           name = "reduce and update";
           break;
+        case TraceKind::kGateWait:
+          name = "wait at the gate";
+          break;
       }
-      static constexpr const char* kCategories[] = {"op", "wait", "wait", "server"};
+      static constexpr const char* kCategories[] = {"op", "wait", "wait", "server", "wait"};
       add(text({{"ph", "X"},
                 {"pid", 0},
                 {"tid", t},

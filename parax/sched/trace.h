@@ -12,15 +12,15 @@
 
 namespace parax {
 
-enum class TraceKind : uint8_t { kOp, kBucketWait, kInputWait, kServerWork };
-inline constexpr size_t kTraceKinds = 4;
+enum class TraceKind : uint8_t { kOp, kBucketWait, kInputWait, kServerWork, kGateWait };
+inline constexpr size_t kTraceKinds = 5;
 
 // What an instance did between two readings of Trace::Now().
 struct TraceEvent {
   uint64_t begin = 0, end = 0;
   uint64_t iteration = 0;  // 0: evaluation
-  uint16_t plan = 0;       // kOp: which of the trace's plans
-  uint16_t index = 0;      // op or bucket; else 0
+  uint16_t plan = 0;       // kOp, kGateWait: which of the trace's plans
+  uint16_t index = 0;      // op (kGateWait: that waits) or bucket; else 0
   TraceKind kind = TraceKind::kOp;
 };
 

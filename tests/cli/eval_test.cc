@@ -225,7 +225,7 @@ TEST(Trace, HoldsWhatInstancesDid) {
     if (event["cat"] == "op") ++times[event["name"]];
   }
   EXPECT_GE(times["conv1 backward"], 2);
-  EXPECT_EQ(times["conv1 forward"], times["loss forward"]);
+  EXPECT_EQ(times["linear forward"], times["loss forward"]);
   const ProgramResult refused = RunProgram(
       folder.path(), TrainCommand({"--max-steps", "2", "--out", "no", "--trace", "none/t.json"}));
   EXPECT_NE(refused.status, 0);

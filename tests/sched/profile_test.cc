@@ -30,6 +30,7 @@ struct TwoInstances {
       Spend(*track, 5, 0, 0, TraceKind::kInputWait, 1 * kMega);
       Spend(*track, 5, 0, 3, TraceKind::kBucketWait, 3 * kMega);
       Spend(*track, 5, 0, 0, TraceKind::kServerWork, 2 * kMega);
+      Spend(*track, 5, 0, 1, TraceKind::kGateWait, kMega / 2);
       track->sums(true).slices = 4 * kMega;
       track->sums(true).whole = 22 * kMega;
       track->sums(false).whole = 10 * kMega;
@@ -51,7 +52,8 @@ TEST(Profile, PartsAddUpToTheWhole) {
   EXPECT_NEAR(p.input_wait, 2 * unit, 1e-3 * unit);
   EXPECT_NEAR(p.reduction, 8 * unit, 1e-3 * unit);
   EXPECT_NEAR(p.server_wait, 2 * unit, 1e-3 * unit) << "waits less the slices run meanwhile";
-  EXPECT_NEAR(p.other, 2 * unit, 1e-3 * unit);
+  EXPECT_NEAR(p.gate_wait, 1 * unit, 1e-3 * unit);
+  EXPECT_NEAR(p.other, 1 * unit, 1e-3 * unit);
   EXPECT_NEAR(p.efficiency(), 30.0 / 44, 1e-6);
   EXPECT_EQ(p.images, 16) << "of plans whose first op ran";
   EXPECT_NEAR(p.images_per_s() * p.whole, 2 * 16, 1e-9);
