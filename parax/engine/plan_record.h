@@ -32,8 +32,8 @@ struct PlanRecord {
 // and layouts depend on.
 std::string MachineKey(bool emulated = false);
 
-// What a trace says of a plan's ops.
-std::vector<TraceOp> DescribeOps(const Plan& plan);
+// What a trace says of a plan.
+TracePlan DescribeForTrace(const Plan& plan);
 
 // A table of ops, buffers and predicted memory, for `parax plan`.
 std::string Describe(const Plan& plan, bool verbose);

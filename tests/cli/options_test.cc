@@ -115,7 +115,8 @@ TEST(CommandLine, NamesTheNearestOfAnUnknownName) {
   EXPECT_TRUE(Holds(Refused({"train", "--lr-schedule", "cosin"}), "cosine"));
   EXPECT_TRUE(Holds(Refused({"train", "--best-metric", "acc"}), "accuracy, loss"));
   EXPECT_TRUE(Holds(Refused({"train", "--layout", "nchw"}), "nhwc"));
-  EXPECT_TRUE(Holds(Refused({"train", "--precision", "bf16"}), "fp32"));
+  EXPECT_TRUE(Holds(Refused({"train", "--precision", "fp16"}), "fp32, bf16"));
+  EXPECT_TRUE(Holds(Refused({"train", "--emulate"}), "--precision bf16"));
 }
 
 // A value that was forgotten is never made up of what stands behind it.
@@ -201,6 +202,10 @@ TEST(CommandLine, RefusesValuesThatCannotBe) {
       {"--image-size", "5000"},
       {"--lr-schedule", "step"},
       {"--clip-norm", "1", "--update-policy", "eager"},
+      {"--gate", "-1"},
+      {"--defer-memory", "1.5"},
+      {"--defer-memory", "nan"},
+      {"--schedule-policy", "barriered", "--cores-per-instance", "2"},
       {"--nesterov", "--momentum", "0"}};
   for (std::vector<std::string> words : wrong) {
     const std::string flag = words[0];
