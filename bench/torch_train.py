@@ -16,6 +16,7 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--seconds", type=float, default=10, help="measure so long")
 parser.add_argument("--channels-last", action="store_true")
 parser.add_argument("--compile", action="store_true")
+parser.add_argument("--bf16", action="store_true", help="under autocast")
 args = parser.parse_args()
 
 torch.set_num_threads(args.threads)
@@ -33,7 +34,9 @@ forward = torch.compile(model) if args.compile else model
 
 def step():
     optimizer.zero_grad()
-    loss_function(forward(images), labels).backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+        loss = loss_function(forward(images), labels)
+    loss.backward()
     optimizer.step()
 
 
