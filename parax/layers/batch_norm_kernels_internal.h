@@ -74,7 +74,7 @@ struct NormBlock {
   int64_t rows = 0;
   int64_t channel = 0;  // the first
   int64_t row = 0;      // the first, of all panels'
-  int64_t before = 0;   // values of its channels in the blocks before it
+  int64_t before = 0;   // values of its channels in the blocks that came before it
 };
 
 // body(NormBlock) for all blocks of at most `most` rows of images [begin, end), first to last or
@@ -90,8 +90,9 @@ void ForNormBlocks(const NormShape& s, int64_t begin, int64_t end, int64_t most,
     const int64_t k = backwards ? panels * pieces - 1 - i : i;
     const int64_t panel = k / pieces, row = k % pieces * most;
     const int64_t global = (begin * s.blocks + panel) * s.rows + row;
-    body(NormBlock{global * s.width, std::min(most, rows - row), panel % s.blocks * s.width, global,
-                   panel / s.blocks * s.rows + row});
+    const int64_t count = std::min(most, rows - row), before = panel / s.blocks * s.rows + row;
+    body(NormBlock{global * s.width, count, panel % s.blocks * s.width, global,
+                   backwards ? (end - begin) * s.rows - before - count : before});
   }
 }
 

@@ -44,12 +44,14 @@ void NormPasses::ForImages(const Work& work) const {
   for (int64_t p = 0; p < n; ++p) work(p, shape.images * p / n, shape.images * (p + 1) / n);
 }
 
+// Last to first: the layer before has left its last images in the caches. The next layer then finds
+// the first ones there no longer, but a convolution has time to fetch them.
 void NormPasses::Statistics(const Forward& pass) const {
   ForImages([&](int64_t piece, int64_t begin, int64_t end) {
     double* const mean = sums(pass.scratch, piece, 0);
     double* const m2 = sums(pass.scratch, piece, 1);
     std::fill_n(mean, kSums * row(), 0.0);
-    ForNormBlocks(shape, begin, end, kNormBlockRows, false, [&](const NormBlock& b) {
+    ForNormBlocks(shape, begin, end, kNormBlockRows, true, [&](const NormBlock& b) {
       AddMoments(isa, pass.x + b.at, shape.width, b.rows, shape.width, b.before,
                  {mean + b.channel, m2 + b.channel}, partial(pass.scratch, piece));
     });
@@ -97,15 +99,15 @@ void NormPasses::Run(const Forward& pass) const {
   all.bits = pass.bits;
   all.out = pass.y;
   const NormLoops& loops = NormLoopsFor(isa);
-  // Last to first: the statistics have left the last images in the caches, and the next layer
-  // begins with the first ones.
+  // First to last, as the statistics have left the first images in the caches.
   ForImages([&](int64_t, int64_t begin, int64_t end) {
-    ForNormBlocks(shape, begin, end, kStreamRows, true,
+    ForNormBlocks(shape, begin, end, kStreamRows, false,
                   [&](const NormBlock& b) { loops.apply(At(all, b)); });
   });
 }
 
-// Every piece's sums of g and g * (x - mean), and g itself if `all` has an output.
+// Last to first, as in Statistics: every piece's sums of g and g * (x - mean), and g itself if
+// `all` has an output.
 void NormPasses::Sums(const NormRows& all, float* scratch) const {
   const NormLoops& loops = NormLoopsFor(isa);
   ForImages([&](int64_t piece, int64_t begin, int64_t end) {
@@ -114,7 +116,7 @@ void NormPasses::Sums(const NormRows& all, float* scratch) const {
     float* const block_sum = partial(scratch, piece);
     float* const block_dot = block_sum + row();
     std::fill_n(sum, kSums * row(), 0.0);
-    ForNormBlocks(shape, begin, end, kNormBlockRows, false, [&](const NormBlock& b) {
+    ForNormBlocks(shape, begin, end, kNormBlockRows, true, [&](const NormBlock& b) {
       loops.sums(At(all, b), block_sum, block_dot);
       for (int64_t c = 0; c < shape.width; ++c) {
         sum[b.channel + c] += static_cast<double>(block_sum[c]);
@@ -161,8 +163,8 @@ void NormPasses::Run(const Backward& pass) const {
   all.shift = shift;
   all.out = pass.dx;
   const NormLoops& loops = NormLoopsFor(isa);
-  ForImages([&](int64_t, int64_t begin, int64_t end) {  // last to first, as in forward
-    ForNormBlocks(shape, begin, end, kStreamRows, true,
+  ForImages([&](int64_t, int64_t begin, int64_t end) {  // first to last, as in forward
+    ForNormBlocks(shape, begin, end, kStreamRows, false,
                   [&](const NormBlock& b) { loops.input_gradient(At(all, b)); });
   });
 }
