@@ -9,6 +9,8 @@
 #include "parax/base/text.h"
 #include "parax/cli/bench_timing.h"
 #include "parax/cli/commands.h"
+#include "parax/cli/profile_internal.h"
+#include "parax/cli/recording.h"
 #include "parax/cli/train_setup.h"
 #include "parax/data/pipeline.h"
 #include "parax/engine/peaks.h"
@@ -59,34 +61,39 @@ Measurement Summary(const std::vector<TimedWork>& work, double from, double to,
           .plan = trainer.Record().Hash()};
 }
 
-Measurement MeasureTraining(TrainSetup& setup, const TensorMap& weights) {
+Measurement MeasureTraining(TrainSetup& setup, const TensorMap& weights, Recording& recording) {
   MemoryEstimate memory = CheckedMemory(setup);
   if (setup.options.tune == "auto") ChoosePlan(setup, memory);
+  setup.trainer.trace = recording.trace();
   Trainer trainer(setup.graph, setup.trainer);
   trainer.Load(weights);
   const auto input = Synthetic(setup, setup.trainer.train);
-  const double seconds = setup.options.seconds;
   std::vector<TimedWork> steps;
-  const auto begin = Clock::now();
-  double before = 0, measured_from = 0;
-  const auto report = [&](const StepReport& step) {
-    const double now = SecondsSince(begin);
-    if (step.iteration <= 2 || now < kWarmUp * seconds) {
-      measured_from = now;
-    } else {
+  double now = 0;
+  const auto run = [&](double seconds, int64_t least_steps) {
+    steps.clear();
+    const auto begin = Clock::now();
+    now = 0;
+    const auto report = [&](const StepReport& step) {
+      const double before = now;
+      now = SecondsSince(begin);
       steps.push_back({before, now, step.loss.count});
+    };
+    const TrainEnd end = trainer.Train(kEndless, *input, report, [&] {
+      return static_cast<int64_t>(steps.size()) >= least_steps && now >= seconds;
+    });
+    if (end.outcome != Outcome::kOk) {
+      Fail("training ended at step {}: {}", end.iteration, end.reason);
     }
-    before = now;
   };
-  const TrainEnd end = trainer.Train(kEndless, *input, report, [&] {
-    return static_cast<int64_t>(steps.size()) >= kLeastMeasured &&
-           before - measured_from >= seconds;
-  });
-  if (end.outcome != Outcome::kOk) Fail("training ended at step {}: {}", end.iteration, end.reason);
-  return Summary(steps, measured_from, before, trainer);
+  run(kWarmUp * setup.options.seconds, 2);
+  recording.ForgetWarmUp();
+  run(setup.options.seconds, kLeastMeasured);
+  return Summary(steps, 0, now, trainer);
 }
 
-Measurement MeasureInference(const TrainSetup& setup, const TensorMap& weights) {
+Measurement MeasureInference(const TrainSetup& setup, const TensorMap& weights,
+                             Recording& recording) {
   const int leaves = setup.options.instances;
   const int64_t micro = setup.trainer.train.micro_batch;
   const auto batches = [&](int64_t count) {
@@ -94,6 +101,7 @@ Measurement MeasureInference(const TrainSetup& setup, const TensorMap& weights) 
   };
   TrainerOptions options = EvaluatorOptions(setup.machine, setup.config, setup.options, batches(1));
   options.blocked = setup.trainer.blocked;
+  options.trace = recording.trace();
   Trainer trainer(setup.graph, options);
   trainer.Load(weights);
   std::vector<TimedWork> work;
@@ -119,6 +127,7 @@ Measurement MeasureInference(const TrainSetup& setup, const TensorMap& weights) 
   };
   run(2);
   run(batches_in(kWarmUp * seconds));
+  recording.ForgetWarmUp();
   run(batches_in(seconds));
   return Summary(work, from, to, trainer);
 }
@@ -138,13 +147,16 @@ int RunBench(const Options& options) {
   const TensorMap weights =
       loaded ? std::move(loaded->weights) : InitTensors(setup.graph, options.seed);
   const double peak = MeasureFlops(setup.trainer.seats);
-  const Measurement m =
-      training ? MeasureTraining(setup, weights) : MeasureInference(setup, weights);
+  Recording recording(options, setup.machine);
+  const Measurement m = training ? MeasureTraining(setup, weights, recording)
+                                 : MeasureInference(setup, weights, recording);
+  recording.Write();
+  const std::optional<Profile> profile = recording.ProfileOf(training);
 
   const double flops = m.rates.median * m.flops_an_image;
   const Latencies& l = m.latencies;
   if (options.json) {
-    const nlohmann::ordered_json json = {
+    nlohmann::ordered_json json = {
         {"model", setup.config.model.name},
         {"mode", options.mode},
         {"precision", options.precision},
@@ -163,6 +175,7 @@ int RunBench(const Options& options) {
         {"gflops_per_s", flops / 1e9},
         {"peak_gflops_per_s", peak / 1e9},
         {"efficiency", flops / peak}};
+    if (profile) json["profile"] = ProfileJson(*profile);
     fmt::print("{}\n", json.dump());
     return 0;
   }
@@ -175,6 +188,7 @@ int RunBench(const Options& options) {
   fmt::print("{:.1f} GF/s: {:.1f} % of the {:.1f} that {}multiply-adds alone reach here\n",
              flops / 1e9, 100 * flops / peak, peak / 1e9,
              options.precision == "fp32" ? "" : "float32 ");
+  if (profile) fmt::print("{}", ProfileTable(*profile));
   return 0;
 }
 

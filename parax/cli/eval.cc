@@ -7,9 +7,10 @@
 #include "parax/base/log.h"
 #include "parax/base/text.h"
 #include "parax/cli/commands.h"
+#include "parax/cli/profile_internal.h"
+#include "parax/cli/recording.h"
 #include "parax/cli/resume.h"
 #include "parax/cli/session.h"
-#include "parax/cli/trace_file.h"
 #include "parax/cli/train_report.h"
 #include "parax/data/pipeline.h"
 
@@ -115,9 +116,9 @@ int RunEval(const Options& options) {
   PrintMachine(machine);
   const BatchPlan batches =
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
-  TraceFile trace(options.trace);
+  Recording recording(options, machine);
   TrainerOptions evaluator = EvaluatorOptions(machine, model.config, options, batches);
-  evaluator.trace = trace.trace();
+  evaluator.trace = recording.trace();
   Trainer trainer(model.graph, std::move(evaluator));
   trainer.Load(model.weights);
   const auto input =
@@ -125,7 +126,8 @@ int RunEval(const Options& options) {
   const auto begin = Clock::now();
   const EvalReport report = trainer.Evaluate(batches, *input, false);
   const double seconds = SecondsSince(begin);
-  trace.Write();
+  recording.Write();
+  const std::optional<Profile> profile = recording.ProfileOf(/*training=*/false);
 
   const LossResult& total = report.total;
   if (total.count == 0) Fail("none of {} images can be decoded", split.size());
@@ -133,10 +135,11 @@ int RunEval(const Options& options) {
   const double rate = static_cast<double>(total.count) / seconds;
   const auto confusion = ConfusionMatrix(report, model.config.classes.size());
   if (options.json) {
-    const nlohmann::ordered_json json = {{"images", total.count}, {"accuracy", total.accuracy()},
-                                         {"top5", total.top5()},  {"loss", total.mean_loss()},
-                                         {"images_per_s", rate},  {"classes", model.config.classes},
-                                         {"confusion", confusion}};
+    nlohmann::ordered_json json = {{"images", total.count}, {"accuracy", total.accuracy()},
+                                   {"top5", total.top5()},  {"loss", total.mean_loss()},
+                                   {"images_per_s", rate},  {"classes", model.config.classes},
+                                   {"confusion", confusion}};
+    if (profile) json["profile"] = ProfileJson(*profile);
     fmt::print("{}\n", json.dump());
     return 0;
   }
@@ -146,6 +149,7 @@ int RunEval(const Options& options) {
   if (model.config.classes.size() <= kMostPrintedClasses) {
     PrintConfusion(confusion, model.config.classes);
   }
+  if (profile) fmt::print("{}", ProfileTable(*profile));
   return 0;
 }
 

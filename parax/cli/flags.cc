@@ -299,12 +299,17 @@ std::vector<Flag> MakeFlags() {
   resume.value_optional = true;
   resume.toml = nullptr;
   flags.insert(flags.begin() + 3, std::move(resume));
-  Flag trace = For("trace", &O::trace, kTrain | kEval, output, "FILE",
+  Flag trace = For("trace", &O::trace, kTrain | kEval | kBench, output, "FILE",
                    fmt::format("write what each instance did last (its newest {} ops and waits) "
                                "there, for chrome://tracing or Perfetto",
                                Trace::kEventsPerTrack));
   trace.toml = nullptr;  // of this run of the program alone, not of those that go on with it
   flags.push_back(std::move(trace));
+  Flag profile = For("profile", &O::profile, runs | kBench, output, "",
+                     "tell where the time went: layer kinds against the machine's peaks, waits, "
+                     "the worst ops");
+  profile.toml = nullptr;
+  flags.push_back(std::move(profile));
   return flags;
 }
 

@@ -87,6 +87,7 @@ struct Options {
   uint64_t seed = 0;
   int workers = 0;              // decoding threads; 0: chosen
   std::filesystem::path trace;  // file; empty: none
+  bool profile = false;
   bool json = false, quiet = false, verbose = false, advice = false, parse_only = false;
   std::optional<int64_t> micro_batch;  // plan, tune
   std::string split = "val";           // eval

@@ -31,10 +31,12 @@ int RunPlan(const Options& options) {
   if (options.json) {
     nlohmann::ordered_json ops = nlohmann::json::array();
     for (const PlanOp& op : plan.ops) {
+      const OpTraffic traffic = TrafficOf(plan, op);
       ops.push_back({{"name", op.name},
                      {"implementation", op.kernel->implementation()},
                      {"flops", op.flops},
-                     {"bytes", op.bytes}});
+                     {"bytes", traffic.bytes},
+                     {"least_bytes", traffic.least}});
     }
     const nlohmann::ordered_json json = {{"model", setup.config.model.name},
                                          {"micro_batch", micro},

@@ -14,6 +14,8 @@
 #include "parax/base/log.h"
 #include "parax/cli/commands.h"
 #include "parax/cli/npy.h"
+#include "parax/cli/profile_internal.h"
+#include "parax/cli/recording.h"
 #include "parax/cli/session.h"
 #include "parax/data/pipeline.h"
 #include "parax/data/probe.h"
@@ -144,6 +146,13 @@ void CheckOut(const fs::path& out, const fs::path& checkpoint,
 }
 
 // The raw batch of a .npy file (N, C, H, W, already normalised) to logits.
+// Standard output is for the predictions.
+void PrintProfile(const Recording& recording) {
+  if (const auto profile = recording.ProfileOf(/*training=*/false)) {
+    fmt::print(stderr, "{}", ProfileTable(*profile));
+  }
+}
+
 int PredictNpy(const Options& options, const LoadedModel& model, const std::string& input) {
   if (options.out.extension() != ".npy") FailUsage("predicting a .npy needs --out LOGITS.npy");
   if (options.json) FailUsage("--json is for images: the logits of a .npy go to --out");
@@ -170,7 +179,10 @@ int PredictNpy(const Options& options, const LoadedModel& model, const std::stri
   const Machine machine = PlanMachine(options, static_cast<int>(n));
   const BatchPlan batches =
       EvalBatches(n, static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
-  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
+  Recording recording(options, machine);
+  TrainerOptions evaluator = EvaluatorOptions(machine, model.config, options, batches);
+  evaluator.trace = recording.trace();
+  Trainer trainer(model.graph, std::move(evaluator));
   trainer.Load(model.weights);
   const std::vector<int32_t> labels(static_cast<size_t>(n), 0);
   TensorOptions tensor;
@@ -210,11 +222,15 @@ int RunPredict(const Options& options) {
       PlanMachine(options, static_cast<int>(std::min<int64_t>(split.size(), 4096)));
   const BatchPlan batches =
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
-  Trainer trainer(model.graph, EvaluatorOptions(machine, model.config, options, batches));
+  Recording recording(options, machine);
+  TrainerOptions evaluator = EvaluatorOptions(machine, model.config, options, batches);
+  evaluator.trace = recording.trace();
+  Trainer trainer(model.graph, std::move(evaluator));
   trainer.Load(model.weights);
   const auto input =
       EvaluationSource(machine, model.config, options, split, batches, trainer.stop());
   const EvalReport report = trainer.Evaluate(batches, *input, false, /*want_logits=*/true);
+  PrintProfile(recording);
 
   const auto& classes = model.config.classes;
   const auto top = static_cast<size_t>(options.top);

@@ -14,8 +14,8 @@
 #include "parax/base/file.h"
 #include "parax/base/log.h"
 #include "parax/cli/commands.h"
+#include "parax/cli/recording.h"
 #include "parax/cli/signals.h"
-#include "parax/cli/trace_file.h"
 #include "parax/cli/train_run.h"
 
 namespace parax {
@@ -86,12 +86,12 @@ int RunTrain(const Options& given) {
   made_lock = lock_path;
   made_folders = std::move(missing);
   ExitOnStopSignals(RemoveMadeFolders);
-  std::optional<TraceFile> trace;
+  std::optional<Recording> recording;
   std::optional<TrainRun> run;
   try {
-    trace.emplace(given.trace);
-    setup.trainer.trace = trace->trace();
-    run.emplace(std::move(setup), std::move(resume));
+    recording.emplace(given, setup.machine);
+    setup.trainer.trace = recording->trace();
+    run.emplace(std::move(setup), std::move(resume), *recording);
   } catch (...) {
     RemoveMadeFolders();
     ExitOnStopSignals();  // without them: they go before the program does
@@ -101,10 +101,10 @@ int RunTrain(const Options& given) {
   try {
     status = run->Run();
   } catch (...) {
-    trace->Write();  // what went on before the failure is worth a look
+    recording->Write();  // what went on before the failure is worth a look
     throw;
   }
-  trace->Write();
+  recording->Write();
   return status;
 }
 

@@ -8,6 +8,7 @@
 #include "parax/base/log.h"
 #include "parax/base/sha256.h"
 #include "parax/base/text.h"
+#include "parax/cli/profile_internal.h"
 #include "parax/cli/report.h"
 #include "parax/cli/train_report.h"
 #include "parax/cli/train_run.h"
@@ -113,6 +114,9 @@ std::string TrainRun::JsonSummary(bool interrupted, const std::string& sha256) c
     summary["sha256"] = sha256;
     summary["used_weights"] = used_.string();
   }
+  if (const auto profile = recording_.ProfileOf(/*training=*/true)) {
+    summary["profile"] = ProfileJson(*profile);
+  }
   return summary.dump();
 }
 
@@ -136,6 +140,9 @@ void TrainRun::PrintSummary(bool interrupted, const std::string& sha256) const {
   }
   if (progress_->ImagesPerSecond() > 0)
     fmt::print("{:.1f} images/s\n", progress_->ImagesPerSecond());
+  if (const auto profile = recording_.ProfileOf(/*training=*/true)) {
+    fmt::print("{}", ProfileTable(*profile));
+  }
   if (!report_failed_) {
     fmt::print("report: {}\n", Printable((setup_.options.out / "report.html").string()));
   }

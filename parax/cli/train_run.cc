@@ -25,7 +25,8 @@ constexpr size_t kMostPlanBytes = size_t{64} << 20;
 
 }  // namespace
 
-TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_(std::move(setup)) {
+TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume, const Recording& recording)
+    : setup_(std::move(setup)), recording_(recording) {
   if (resume) state_ = resume->state;
   if (resume && state_.samples != setup_.trainer.train.samples) {
     FailUsage("--resume: the run had {} training images, {} has {}: give it the same data",

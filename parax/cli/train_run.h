@@ -7,6 +7,7 @@
 
 #include "parax/cli/metrics.h"
 #include "parax/cli/progress.h"
+#include "parax/cli/recording.h"
 #include "parax/cli/resume.h"
 #include "parax/cli/tensorboard.h"
 #include "parax/cli/train_setup.h"
@@ -16,7 +17,7 @@ namespace parax {
 // One training run in its run folder: trains, evaluates, saves, logs, stops.
 class TrainRun {
  public:
-  TrainRun(TrainSetup setup, std::optional<ResumePoint> resume);
+  TrainRun(TrainSetup setup, std::optional<ResumePoint> resume, const Recording& recording);
   int Run();  // exit status
 
  private:
@@ -58,6 +59,7 @@ class TrainRun {
   bool NothingLeft() const { return state_.step == setup_.total_steps && !state_.owed; }
 
   TrainSetup setup_;
+  const Recording& recording_;
   RunState state_;
   MemoryEstimate memory_;
   std::unique_ptr<Trainer> trainer_;

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "parax/base/error.h"
 #include "parax/base/sha256.h"
@@ -110,6 +112,34 @@ TracePlan DescribeForTrace(const Plan& plan) {
   return described;
 }
 
+OpTraffic TrafficOf(const Plan& plan, const PlanOp& op) {
+  double operands = 0, scratch = 0;
+  std::set<std::pair<Place, int>> seen;  // an argument that is not used stands for the scratch
+  for (const PlanArgument& argument : op.arguments) {
+    if (!seen.emplace(argument.place, argument.index).second) continue;
+    const auto index = static_cast<size_t>(argument.index);
+    switch (argument.place) {
+      case Place::kArena: {
+        const PlanBuffer& buffer = plan.buffers[index];
+        const auto bytes = static_cast<double>(buffer.bytes);
+        (buffer.kind == BufferKind::kScratch ? scratch : operands) += bytes;
+        break;
+      }
+      case Place::kForm:
+        operands += static_cast<double>(plan.forms[index].layout.bytes());
+        break;
+      case Place::kGradient:
+        operands += static_cast<double>(plan.params[index].grad.bytes());
+        break;
+      case Place::kState:
+        operands += static_cast<double>(Layout::Plain(plan.states[index].spec.dims).bytes());
+        break;
+    }
+  }
+  // Batch norm reads its input twice; scratch memory is written and read.
+  return {std::max(op.bytes, operands) + 2 * scratch, operands};
+}
+
 std::string Describe(const Plan& plan, bool verbose) {
   std::string text =
       fmt::format("{} plan of {} images: {} ops ({} forward), {:.2f} GFLOP, arena {}\n",
@@ -127,11 +157,20 @@ std::string Describe(const Plan& plan, bool verbose) {
                         HumanBytes(static_cast<double>(plan.BytesAtPeak(kind))));
   }
   if (!verbose) return text;
-  text += fmt::format("{:<44} {:<34} {:>9} {:>10}\n", "op", "implementation", "MFLOP", "traffic");
+  text += fmt::format("{:<44} {:<34} {:>9} {:>10} {:>10}\n", "op", "implementation", "MFLOP",
+                      "traffic", "least");
+  OpTraffic all;
   for (const PlanOp& op : plan.ops) {
-    text += fmt::format("{:<44} {:<34} {:>9.1f} {:>10}\n", op.name, op.kernel->implementation(),
-                        op.flops / 1e6, HumanBytes(op.bytes));
+    const OpTraffic traffic = TrafficOf(plan, op);
+    text +=
+        fmt::format("{:<44} {:<34} {:>9.1f} {:>10} {:>10}\n", op.name, op.kernel->implementation(),
+                    op.flops / 1e6, HumanBytes(traffic.bytes), HumanBytes(traffic.least));
+    all.bytes += traffic.bytes;
+    all.least += traffic.least;
   }
+  text += fmt::format(
+      "traffic of all ops {}, {:.2f} times the least (each operand once, no scratch memory)\n",
+      HumanBytes(all.bytes), all.bytes / all.least);
   return text;
 }
 

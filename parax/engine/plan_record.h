@@ -35,6 +35,13 @@ std::string MachineKey(bool emulated = false);
 // What a trace says of a plan.
 TracePlan DescribeForTrace(const Plan& plan);
 
+// Bytes that an op reads and writes, and what any kernel for it would at least: each of its
+// operands once, and no scratch memory.
+struct OpTraffic {
+  double bytes = 0, least = 0;
+};
+OpTraffic TrafficOf(const Plan& plan, const PlanOp& op);
+
 // A table of ops, buffers and predicted memory, for `parax plan`.
 std::string Describe(const Plan& plan, bool verbose);
 

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "parax/cli/bench_timing.h"
 #include "parax/numa/seat.h"
@@ -64,6 +66,49 @@ TEST(Bench, MeasuresTrainingAndInference) {
     EXPECT_LT(report["efficiency"], 1) << "direct convolutions can't beat multiply-adds alone";
   }
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "runs")) << "it writes nothing";
+}
+
+TEST(Bench, ProfileNamesEveryKindAndAddsUp) {
+  const TemporaryFolder folder;
+  const json report = Bench(folder, {"--model", "resnet20", "--mode", "train", "--batch", "8",
+                                     "--tune", "off", "--profile"});
+  const json& profile = report["profile"];
+  EXPECT_EQ(profile["mode"], "training");
+  const double seconds = profile["seconds"];
+  double parts = 0, kinds = 0, ops = 0;
+  for (const json& part : profile["parts"]) parts += part.get<double>();
+  EXPECT_NEAR(parts, seconds, 1e-6 * seconds);
+  EXPECT_LT(std::abs(profile["parts"]["other"].get<double>()), 0.1 * seconds)
+      << "what an instance does has a name";
+  std::set<std::string> names;
+  for (const json& kind : profile["kinds"]) {
+    names.insert(kind["name"]);
+    kinds += kind["seconds"].get<double>();
+  }
+  EXPECT_EQ(names,
+            (std::set<std::string>{
+                "batch_norm backward", "batch_norm forward", "channel_pad backward data",
+                "channel_pad forward", "conv backward data", "conv backward weights",
+                "conv forward", "global_avg_pool backward data", "global_avg_pool forward",
+                "gradient sum backward data", "linear backward data", "linear backward weights",
+                "linear forward", "loss backward data", "loss forward"}));
+  for (const json& op : profile["ops"]) {
+    ops += op["seconds"].get<double>();
+    EXPECT_EQ(op["runs"].get<int64_t>() * 8, profile["images"]) << op["name"] << op["kind"];
+    EXPECT_TRUE(names.contains(op["kind"]));
+  }
+  EXPECT_NEAR(kinds, profile["parts"]["ops"], 1e-6 * seconds);
+  EXPECT_NEAR(ops, kinds, 1e-6 * seconds);
+  EXPECT_GE(profile["images_per_s"], 0.8 * report["images_per_s_lowest"].get<double>());
+  EXPECT_LE(profile["images_per_s"], 1.2 * report["images_per_s_highest"].get<double>());
+  EXPECT_NEAR(profile["gflop_an_image"], 6 * 40.8e-3, 0.05 * 6 * 40.8e-3);
+  EXPECT_NEAR(profile["engine_efficiency"], kinds / seconds, 1e-6);
+  EXPECT_GT(profile["reduction_share"], 0);
+  for (const char* key : {"flop_share_of_peak", "peak_gflops_per_s", "peak_gbytes_per_s"}) {
+    EXPECT_GT(profile[key], 0) << key;
+  }
+  EXPECT_FALSE(
+      Bench(folder, {"--model", "resnet20", "--batch", "8", "--tune", "off"}).contains("profile"));
 }
 
 TEST(Bench, TakesARunFolder) {

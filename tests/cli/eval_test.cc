@@ -232,6 +232,27 @@ TEST(Trace, HoldsWhatInstancesDid) {
   EXPECT_FALSE(fs::exists(folder.path() / "no"));
 }
 
+TEST(Profile, TellsOfTrainingEvaluationAndPrediction) {
+  const TemporaryFolder folder;
+  MakeData(folder.path() / "data");
+  const ProgramResult train = RunProgram(
+      folder.path(), TrainCommand({"--max-steps", "2", "--out", "run", "--profile", "--json"}));
+  ASSERT_EQ(train.status, 0) << train.err;
+  const json training = json::parse(train.out)["profile"];
+  EXPECT_EQ(training["mode"], "training") << "and not its evaluations";
+  EXPECT_EQ(training["images"], 16);
+  const ProgramResult eval =
+      RunProgram(folder.path(), {"eval", "--model", "run", "--data", "data", "--profile"});
+  ASSERT_EQ(eval.status, 0) << eval.err;
+  EXPECT_TRUE(Holds(eval.out, "profile of evaluation: ")) << eval.out;
+  EXPECT_TRUE(Holds(eval.out, "8 images; times are an instance's")) << eval.out;
+  const ProgramResult predict =
+      RunProgram(folder.path(), {"predict", "--model", "run", "data/val", "--profile"});
+  ASSERT_EQ(predict.status, 0) << predict.err;
+  EXPECT_TRUE(Holds(predict.err, "conv forward")) << predict.err;
+  EXPECT_FALSE(Holds(predict.out, "profile")) << "the table must stay out of the CSV";
+}
+
 // Names come from whoever packed the data: a terminal must not obey them.
 TEST(Eval, ShowsNamesThatATerminalWouldObey) {
   const TemporaryFolder folder;

@@ -166,6 +166,14 @@ TEST(Program, TellsWithoutRunning) {
   // layer's input gradient.
   EXPECT_NEAR(report["flops"].get<double>(), 4 * 3 * 2 * 40.8e6, 4 * 4e6);
   EXPECT_GT(report["ops"].size(), 60u);
+  for (const json& op : report["ops"]) EXPECT_GE(op["bytes"], op["least_bytes"]) << op;
+  // Images, weights and outputs once; batch norm must read its input twice.
+  const double outputs = 4 * 4 * 32 * 32 * 16, images = 4 * 4 * 32 * 32 * 3, weights = 4 * 27 * 16;
+  const json &conv = report["ops"][0], &norm = report["ops"][1];
+  ASSERT_EQ(norm["name"], "bn1 forward");
+  EXPECT_NEAR(conv["least_bytes"].get<double>(), outputs + images + weights, 0.02 * outputs);
+  EXPECT_NEAR(norm["least_bytes"].get<double>(), 2 * outputs, 0.02 * outputs);
+  EXPECT_NEAR(norm["bytes"].get<double>(), 3 * outputs, 0.02 * outputs);
   size_t together = 0;
   for (const auto& [kind, bytes] : report["memory"].items()) {
     if (kind != "total" && kind != "limit") together += bytes.get<size_t>();
