@@ -77,6 +77,7 @@ TEST(Precision, EveryCommandEmulatesAndNoneDoesUnasked) {
     command.push_back("--emulate");
     const ProgramResult result = RunProgram(folder.path(), command);
     EXPECT_EQ(result.status, 0) << command[0] << result.err;
+    fs::remove_all(folder.path() / "run2");
   }
 }
 
