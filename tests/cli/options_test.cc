@@ -116,7 +116,6 @@ TEST(CommandLine, NamesTheNearestOfAnUnknownName) {
   EXPECT_TRUE(Holds(Refused({"train", "--best-metric", "acc"}), "accuracy, loss"));
   EXPECT_TRUE(Holds(Refused({"train", "--layout", "nchw"}), "nhwc"));
   EXPECT_TRUE(Holds(Refused({"train", "--precision", "fp16"}), "fp32, bf16"));
-  EXPECT_TRUE(Holds(Refused({"train", "--emulate"}), "--precision bf16"));
 }
 
 // A value that was forgotten is never made up of what stands behind it.
