@@ -85,10 +85,12 @@ int RunTune(const Options& options) {
                      {"runner_up", op.runner_up},
                      {"runner_up_seconds", op.runner_up_seconds}});
     }
-    const nlohmann::ordered_json json = {
-        {"model", setup.config.model.name},     {"micro_batch", *setup.options.bn_group},
-        {"instances", setup.options.instances}, {"plan", result.plan.kind},
-        {"predicted_seconds", result.seconds},  {"ops", ops}};
+    const nlohmann::ordered_json json = {{"model", setup.config.model.name},
+                                         {"micro_batch", *setup.options.bn_group},
+                                         {"instances", setup.options.instances},
+                                         {"plan", result.plan.kind},
+                                         {"seconds", result.seconds},
+                                         {"ops", ops}};
     fmt::print("{}\n", json.dump());
     return 0;
   }
@@ -101,8 +103,8 @@ int RunTune(const Options& options) {
     fmt::print("{:<24} {:<16} {:<30} {:<30} {:>9.3f} {:>7.1f}  {}\n", op.layer, op.pass,
                op.implementation, op.layout, 1e3 * op.seconds, op.flops / op.seconds / 1e9, second);
   }
-  fmt::print("all layers of a micro-batch: {:.1f} ms predicted; plan taken: {}\n",
-             1e3 * result.seconds, result.plan.kind);
+  fmt::print("all layers of a micro-batch: {:.1f} ms; plan taken: {}\n", 1e3 * result.seconds,
+             result.plan.kind);
   return 0;
 }
 

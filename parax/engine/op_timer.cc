@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostEvicting = size_t{64} << 20;
 constexpr size_t kAlignment = 64;
-constexpr size_t kMostRounds = 4;
+constexpr size_t kMostRounds = 3;
 constexpr size_t kLeastRounds = 2;       // of alternatives that are not clearly slower
 constexpr double kClearlySlower = 1.15;  // times the best
 constexpr double kEnoughSeconds = 0.03;  // of one alternative

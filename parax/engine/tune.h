@@ -17,25 +17,26 @@ struct TuneOptions {
   std::function<void(int done, int all)> progress = [](int, int) {};
 };
 
-// A line of what the search chose, for tables.
+// A line of what was chosen, for tables.
 struct TunedOp {
   std::string layer, pass, layout;  // pass: such as "backward data"; layout: of the output
   std::string implementation, runner_up;
-  double seconds = 0, runner_up_seconds = 0;  // a micro-batch, out of memory; 0: no other
+  double seconds = 0, runner_up_seconds = 0;  // a micro-batch, within steps; 0: no other
   double flops = 0;
 };
 
 struct TuneResult {
   TunedPlan plan;
-  double seconds = 0;        // predicted for all layers of a micro-batch
-  std::vector<TunedOp> ops;  // of the search
+  double seconds = 0;        // of all layers of a micro-batch, as they were timed in steps
+  std::vector<TunedOp> ops;  // of the plan before it was timed against the one it comes from
 };
 
 // Finds layouts and kernels for training `graph` here: times every candidate of every distinct
-// layer with all instances running, searches the best combination (layout_search.h), and keeps it
-// only if whole steps with it are not slower than with the same layout everywhere. Results are the
-// same mathematics, but not the same bits. `options`: of the run that will use it; its layouts and
-// plan are not looked at. Throws Error when a step fails.
+// layer with all instances running, searches the best combination (layout_search.h), and takes it
+// or one layout everywhere, whichever makes the fastest steps. Of that plan it then times the
+// kernels that are near the best within whole steps, and takes the fastest of each op. Results are
+// the same mathematics, but not the same bits. `options`: of the run that will use it; its layouts
+// and plan are not looked at. Throws Error when a step fails.
 TuneResult Tune(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune);
 
 // What Tune found earlier for this network, micro-batch and machine, if the cache has it.

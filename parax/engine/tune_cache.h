@@ -15,7 +15,8 @@ struct TunedPlan {
   bool blocked = false;  // layers that `layouts` does not name
   LayerLayouts layouts;
   Implementations implementations;  // of the training plan; empty: the fixed rules
-  std::string kind;  // "tuned", or the uniform plan that proved faster: "nhwc", "blocked"
+  // Layouts: "mixed", "nhwc" or "blocked"; and ", tuned" where whole steps chose the kernels.
+  std::string kind;
 };
 
 // Times of ops and choices for networks, of any number of machines: a file that may be copied to

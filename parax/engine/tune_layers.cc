@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parax/base/isa.h"
 #include "parax/engine/plan_record.h"
 #include "parax/engine/tune_layers_internal.h"
 #include "parax/layers/reorder.h"
@@ -9,7 +10,32 @@
 namespace parax {
 namespace {
 
+constexpr double kNear = 1.25;  // times the best: may be the fastest within a step
+constexpr size_t kMostContenders = 3;
 constexpr double kHysteresis = 0.97;  // what a candidate must beat an earlier one by
+
+// Plain reference code, or made for narrower vectors than there are.
+bool IsSlow(const std::string& implementation) {
+  const auto names = [&](const char* part) {
+    return implementation.find(part) != std::string::npos;
+  };
+  const bool narrow = names("sse41") || (CurrentIsa() == Isa::kAvx512 && names("avx2"));
+  return names("ref") || (CurrentIsa() != Isa::kBaseline && narrow);
+}
+
+const char* PassName(OpKind kind) {
+  switch (kind) {
+    case OpKind::kForward:
+      return "forward";
+    case OpKind::kBackwardData:
+      return "backward data";
+    case OpKind::kBackwardWeights:
+      return "backward weights";
+    case OpKind::kBackwardBoth:
+      return "backward";
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -84,8 +110,7 @@ std::vector<std::vector<LayerTuner::Candidate>> LayerTuner::Candidates(
   for (size_t op = 0; op < ops; ++op) {
     all[op] = {candidate(layer, op)};
     for (const std::string& name : rule.Candidates(request, static_cast<int>(op))) {
-      const bool slow = name.find("ref") != std::string::npos;
-      if (name == all[op][0].name || slow) continue;
+      if (name == all[op][0].name || IsSlow(name)) continue;
       if (!options_.winograd && name == "parax:winograd") continue;
       names[op].push_back(name);
     }
@@ -146,6 +171,24 @@ double LayerTuner::FormSeconds(const Layout& form) {
          static_cast<double>(plain.bytes()) / static_cast<double>(workers_.size());
 }
 
+// The layer's own choice, the best, then those that come near it, fastest first.
+std::vector<Contender> LayerTuner::Near(const std::vector<Candidate>& candidates, size_t best) {
+  std::vector<size_t> near;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    if (i != best && candidates[i].seconds < kNear * candidates[best].seconds) near.push_back(i);
+  }
+  std::ranges::stable_sort(near, {}, [&](size_t i) { return candidates[i].seconds; });
+  if (best != 0) near.insert(near.begin(), best);
+  near.insert(near.begin(), 0);
+  if (near.size() > kMostContenders) near.resize(kMostContenders);
+  std::vector<Contender> contenders;
+  for (const size_t i : near) {
+    const Candidate& c = candidates[i];
+    contenders.push_back({c.name, c.form, c.form.empty() ? 0 : FormSeconds(c.form)});
+  }
+  return contenders;
+}
+
 LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
                                         const CompiledLayer& layer) {
   Variant variant;
@@ -165,27 +208,19 @@ LayerTuner::Variant LayerTuner::Measure(int node, const CompileRequest& request,
       const bool extra = !c.form.empty() && !(c.form == packed);
       return c.seconds + (extra ? FormSeconds(c.form) : 0);
     };
-    size_t best = 0, second = candidates.size();
+    size_t best = 0;
     for (size_t i = 1; i < candidates.size(); ++i) {
       if (cost(candidates[i]) < kHysteresis * cost(candidates[best])) best = i;
     }
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (i == best) continue;
-      if (second == candidates.size() || cost(candidates[i]) < cost(candidates[second])) second = i;
-    }
     const Candidate& chosen = candidates[best];
-    const bool alone = second == candidates.size();
-    variant.ops.push_back({"",
-                           op < layer.forward.size()                    ? "forward"
-                           : chosen.op.kind == OpKind::kBackwardWeights ? "backward weights"
-                           : chosen.op.kind == OpKind::kBackwardData    ? "backward data"
-                                                                        : "backward",
-                           layer.output.ToString(), chosen.name,
-                           alone ? "" : candidates[second].name, chosen.seconds,
-                           alone ? 0 : candidates[second].seconds, chosen.op.flops});
     variant.way.cost += cost(chosen);
     variant.implementations.push_back(chosen.name);
     if (!chosen.form.empty()) packed = chosen.form;
+    ContendingLayer::Op& line = variant.layer.ops.emplace_back();
+    line.line.pass = PassName(chosen.op.kind);
+    line.line.layout = layer.output.ToString();
+    line.line.flops = chosen.op.flops;
+    line.contenders = Near(candidates, best);
   }
   return variant;
 }
@@ -208,7 +243,10 @@ const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span
       works_in += ";" + input.ToString();
     }
     works_in += ";" + layer.output.ToString();
-    if (!measured_.contains(works_in)) measured_[works_in] = Measure(node, request, layer);
+    if (!measured_.contains(works_in)) {
+      measured_[works_in] = Measure(node, request, layer);
+      measured_[works_in].layer.key = works_in;
+    }
     Variant variant = measured_[works_in];
     variant.blocked = blocked;
     const auto same = [&](const Variant& v) {
@@ -220,7 +258,7 @@ const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span
   return variants;
 }
 
-TuneResult LayerTuner::Search() {
+TunedPlan LayerTuner::Search() {
   LayoutProblem problem;
   Dims images = graph_.dims(0);
   images[0] = options_.train.micro_batch;
@@ -240,10 +278,9 @@ TuneResult LayerTuner::Search() {
            (needs_grad_[static_cast<size_t>(value)] ? ReorderSeconds(b, a) : 0);
   };
   const LayoutAnswer answer = SearchLayouts(problem);
-  TuneResult result;
-  result.seconds = answer.cost;
-  result.plan.kind = "tuned";
-  result.plan.blocked = !tune_.nhwc;
+  TunedPlan plan;
+  plan.kind = "mixed";
+  plan.blocked = !tune_.nhwc;
   std::vector<int> made(static_cast<size_t>(graph_.values()), problem.input_layout);
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Graph::Node& node = graph_.nodes()[n];
@@ -253,16 +290,40 @@ TuneResult LayerTuner::Search() {
         Variants(static_cast<int>(n), inputs)[static_cast<size_t>(answer.ways[n])];
     made[static_cast<size_t>(node.output)] = variant.way.output;
     const std::string label = graph_.label(static_cast<int>(n));
-    if (variant.blocked != result.plan.blocked) result.plan.layouts[label] = variant.blocked;
-    if (!variant.implementations.empty()) {
-      result.plan.implementations[label] = variant.implementations;
-    }
-    for (TunedOp op : variant.ops) {
-      op.layer = label;
-      result.ops.push_back(std::move(op));
-    }
+    if (variant.blocked != plan.blocked) plan.layouts[label] = variant.blocked;
+    if (!variant.implementations.empty()) plan.implementations[label] = variant.implementations;
   }
-  return result;
+  return plan;
+}
+
+std::vector<ContendingLayer> LayerTuner::Contenders(const TunedPlan& plan) {
+  std::vector<ContendingLayer> layers;
+  Dims images = graph_.dims(0);
+  images[0] = options_.train.micro_batch;
+  std::vector<int> made(static_cast<size_t>(graph_.values()), Number(Layout::ChannelsLast(images)));
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Graph::Node& node = graph_.nodes()[n];
+    const std::string label = graph_.label(static_cast<int>(n));
+    const auto named = plan.layouts.find(label);
+    const bool blocked = named == plan.layouts.end() ? plan.blocked : named->second;
+    std::vector<int> inputs;
+    for (const int value : node.inputs) inputs.push_back(made[static_cast<size_t>(value)]);
+    const std::vector<Variant>& variants = Variants(static_cast<int>(n), inputs);
+    // Where both layouts come to the same there is one variant.
+    const auto it = std::ranges::find(variants, blocked, &Variant::blocked);
+    const Variant& variant = it == variants.end() ? variants[0] : *it;
+    made[static_cast<size_t>(node.output)] = variant.way.output;
+    ContendingLayer layer = variant.layer;
+    const auto chosen = plan.implementations.find(label);
+    for (size_t op = 0; chosen != plan.implementations.end() && op < layer.ops.size(); ++op) {
+      std::vector<Contender>& contenders = layer.ops[op].contenders;
+      const auto own =
+          std::ranges::find(contenders, chosen->second[op], &Contender::implementation);
+      std::rotate(contenders.begin(), own, own + 1);
+    }
+    layers.push_back(std::move(layer));
+  }
+  return layers;
 }
 
 }  // namespace parax

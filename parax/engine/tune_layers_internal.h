@@ -7,6 +7,7 @@
 #include "parax/engine/layout_search.h"
 #include "parax/engine/op_timer.h"
 #include "parax/engine/tune.h"
+#include "parax/engine/tune_steps_internal.h"
 
 namespace parax {
 
@@ -16,8 +17,10 @@ class LayerTuner {
   LayerTuner(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune,
              TuneCache& cache);
 
-  // The best combination of all layers.
-  TuneResult Search();
+  // The best combination of all layers, by the times of single ops.
+  TunedPlan Search();
+  // What may be faster than the kernels of `plan`, in its layouts: a node each.
+  std::vector<ContendingLayer> Contenders(const TunedPlan& plan);
 
  private:
   // A layer in one way, with the implementations chosen for it.
@@ -25,7 +28,7 @@ class LayerTuner {
     LayoutWay way;
     bool blocked = false;
     std::vector<std::string> implementations;
-    std::vector<TunedOp> ops;  // without the layer's name
+    ContendingLayer layer;  // the layer's own choice first
   };
   struct Candidate {
     std::string name;
@@ -37,6 +40,7 @@ class LayerTuner {
 
   CompileRequest Request(int node, std::span<const int> made, bool blocked) const;
   const std::vector<Variant>& Variants(int node, std::span<const int> made);
+  std::vector<Contender> Near(const std::vector<Candidate>& candidates, size_t best);
   Variant Measure(int node, const CompileRequest& request, const CompiledLayer& layer);
   // Of each op; the layer's own choice first.
   std::vector<std::vector<Candidate>> Candidates(int node, const CompileRequest& request,

@@ -1,0 +1,196 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "parax/base/error.h"
+#include "parax/base/log.h"
+#include "parax/data/pipeline.h"
+#include "parax/engine/tune_steps_internal.h"
+#include "parax/engine/weights.h"
+
+namespace parax {
+namespace {
+
+constexpr uint64_t kWarmUp = 1;
+constexpr uint64_t kTimed = 3;
+constexpr double kEnoughSeconds = 1;  // of timed iterations, a plan and round
+constexpr int kRounds = 2;
+constexpr double kClearlySlower = 1.03;  // after a round, than the best
+constexpr double kHysteresis = 0.98;     // what a contender must beat the plan's own by
+
+// Mean seconds of the training plan's ops since the sums were cleared.
+std::vector<std::vector<double>> OpSeconds(const Graph& graph, const Plan& plan,
+                                           const Trace& trace) {
+  std::vector<std::vector<double>> seconds(graph.nodes().size());
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    if (plan.ops[i].node < 0) continue;
+    double cycles = 0, runs = 0;
+    for (const auto& track : trace.tracks()) {
+      cycles += static_cast<double>(track->op(0, i).cycles);
+      runs += static_cast<double>(track->op(0, i).runs);
+    }
+    seconds[static_cast<size_t>(plan.ops[i].node)].push_back(cycles / runs *
+                                                             trace.SecondsPerCycle());
+  }
+  return seconds;
+}
+
+// Seconds of each contender of each op, by the key of its layer.
+class Measured {
+ public:
+  // Of steps in which op k of every layer took its contender turn % (number of contenders).
+  void Add(const std::vector<ContendingLayer>& layers, const StepTimes& times, size_t turn) {
+    for (size_t n = 0; n < layers.size(); ++n) {
+      for (size_t op = 0; op < layers[n].ops.size(); ++op) {
+        const size_t count = layers[n].ops[op].contenders.size();
+        Mean& mean = means_[{layers[n].key, op, turn % count}];
+        mean.sum += times.ops[n].at(op);
+        ++mean.count;
+      }
+    }
+  }
+  double Seconds(const std::string& key, size_t op, size_t contender) const {
+    const Mean& mean = means_.at({key, op, contender});
+    return mean.sum / mean.count;
+  }
+
+ private:
+  struct Mean {
+    double sum = 0, count = 0;
+  };
+  std::map<std::tuple<std::string, size_t, size_t>, Mean> means_;
+};
+
+// Each op of the layer with its fastest contender, weights' packed forms counted.
+std::vector<TunedOp> Choose(const ContendingLayer& layer, const Measured& measured) {
+  std::vector<TunedOp> ops;
+  Layout packed;  // the form that an earlier op of the layer reads already
+  for (size_t op = 0; op < layer.ops.size(); ++op) {
+    const std::vector<Contender>& contenders = layer.ops[op].contenders;
+    std::vector<double> cost;
+    for (size_t c = 0; c < contenders.size(); ++c) {
+      const Layout& form = contenders[c].form;
+      cost.push_back(measured.Seconds(layer.key, op, c) +
+                     (form.empty() || form == packed ? 0 : contenders[c].form_seconds));
+    }
+    size_t best = static_cast<size_t>(std::ranges::min_element(cost) - cost.begin());
+    if (cost[best] > kHysteresis * cost[0]) best = 0;
+    TunedOp line = layer.ops[op].line;
+    line.implementation = contenders[best].implementation;
+    line.seconds = measured.Seconds(layer.key, op, best);
+    cost[best] = INFINITY;
+    const size_t second = static_cast<size_t>(std::ranges::min_element(cost) - cost.begin());
+    line.runner_up = second == best ? "" : contenders[second].implementation;
+    line.runner_up_seconds = second == best ? 0 : measured.Seconds(layer.key, op, second);
+    if (!contenders[best].form.empty()) packed = contenders[best].form;
+    ops.push_back(std::move(line));
+  }
+  return ops;
+}
+
+}  // namespace
+
+StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPlan& plan) {
+  TrainerOptions options = run;
+  UseTuned(plan, options);
+  options.eval_sizes.clear();
+  Trace trace(0);
+  options.trace = &trace;
+  options.learning_rate = [](uint64_t) { return 0.0; };
+  options.loss.probabilities = false;
+  if (options.train.samples >= options.train.batch) {
+    options.train.samples = options.train.batch * 100;
+  }
+  const Dims image = graph.dims(0);
+  Trainer trainer(graph, options);
+  trainer.Load(InitTensors(graph, options.seed));
+  const auto input = MakeSyntheticSource(image[2], image[3], image[1], options.loss.classes,
+                                         options.train, options.seed);
+  std::vector<Clock::time_point> ends;
+  const auto train = [&](uint64_t last) {
+    const TrainEnd end = trainer.Train(
+        last, *input, [&](const StepReport&) { ends.push_back(Clock::now()); },
+        [&] {
+          return ends.size() > kWarmUp &&
+                 std::chrono::duration<double>(ends.back() - ends[kWarmUp - 1]).count() >
+                     kEnoughSeconds;
+        });
+    if (end.outcome != Outcome::kOk) Fail("timing a plan failed: {}", end.reason);
+  };
+  train(kWarmUp);
+  trace.ClearSums();
+  ends.back() = Clock::now();
+  train(kWarmUp + kTimed);
+  StepTimes times;
+  for (size_t i = kWarmUp; i < ends.size(); ++i) {
+    times.seconds =
+        std::min(times.seconds, std::chrono::duration<double>(ends[i] - ends[i - 1]).count());
+  }
+  times.ops = OpSeconds(graph, *trainer.plans()[0], trace);
+  return times;
+}
+
+TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
+                  const std::vector<TunedPlan>& plans, std::vector<StepTimes>* times) {
+  std::vector<double> seconds(plans.size(), INFINITY);
+  if (times != nullptr) times->resize(plans.size());
+  double best = INFINITY;
+  const auto contends = [&](double s) { return s <= kClearlySlower * best; };
+  for (int round = 0; round < kRounds; ++round) {
+    if (round > 0 && std::ranges::count_if(seconds, contends) < 2) break;
+    for (size_t i = 0; i < plans.size(); ++i) {
+      if (round > 0 && !contends(seconds[i])) continue;
+      StepTimes step = TimeSteps(graph, options, plans[i]);
+      seconds[i] = std::min(seconds[i], step.seconds);
+      if (times != nullptr) (*times)[i] = std::move(step);
+    }
+    best = *std::min_element(seconds.begin(), seconds.end());
+  }
+  std::string line;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    line += fmt::format("{}{} {:.1f} ms", i == 0 ? "" : ", ", plans[i].kind, 1e3 * seconds[i]);
+  }
+  const size_t fastest =
+      static_cast<size_t>(std::find(seconds.begin(), seconds.end(), best) - seconds.begin());
+  Info("plans timed: {} a step; taking {}", line, plans[fastest].kind);
+  return plans[fastest];
+}
+
+TuneResult Refine(const Graph& graph, const TrainerOptions& options, const TunedPlan& plan,
+                  const StepTimes& times, const std::vector<ContendingLayer>& layers) {
+  Measured measured;
+  measured.Add(layers, times, 0);
+  size_t most = 0;
+  for (const ContendingLayer& layer : layers) {
+    for (const ContendingLayer::Op& op : layer.ops) most = std::max(most, op.contenders.size());
+  }
+  for (size_t turn = 1; turn < most; ++turn) {
+    TunedPlan other = plan;
+    for (size_t n = 0; n < layers.size(); ++n) {
+      std::vector<std::string> names;
+      for (const ContendingLayer::Op& op : layers[n].ops) {
+        names.push_back(op.contenders[turn % op.contenders.size()].implementation);
+      }
+      if (!names.empty()) other.implementations[graph.label(static_cast<int>(n))] = names;
+    }
+    measured.Add(layers, TimeSteps(graph, options, other), turn);
+  }
+  TuneResult result;
+  result.plan = plan;
+  result.plan.kind += ", tuned";
+  for (size_t n = 0; n < layers.size(); ++n) {
+    const std::string label = graph.label(static_cast<int>(n));
+    std::vector<std::string> names;
+    for (TunedOp& op : Choose(layers[n], measured)) {
+      names.push_back(op.implementation);
+      result.seconds += op.seconds;
+      op.layer = label;
+      result.ops.push_back(std::move(op));
+    }
+    if (!names.empty()) result.plan.implementations[label] = names;
+  }
+  return result;
+}
+
+}  // namespace parax
