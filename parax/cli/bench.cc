@@ -146,8 +146,9 @@ int RunBench(const Options& options) {
   PrintMachine(setup.machine);
   const TensorMap weights =
       loaded ? std::move(loaded->weights) : InitTensors(setup.graph, options.seed);
-  const double peak = MeasureFlops(setup.trainer.seats);
   Recording recording(options, setup.machine);
+  const double peak = recording.peaks() ? recording.peaks()->flops * setup.options.instances
+                                        : MeasureFlops(setup.trainer.seats);
   const Measurement m = training ? MeasureTraining(setup, weights, recording)
                                  : MeasureInference(setup, weights, recording);
   recording.Write();

@@ -289,7 +289,7 @@ std::vector<Flag> MakeFlags() {
       For("format", &O::format, kPredict, output, "NAME", "csv or json"),
       For("advice", &O::advice, kTopo, output, "",
           "name each setting that costs speed, and the command that changes it"),
-      For("verbose", &O::verbose, kPlan, output, "", "list every op"),
+      For("verbose", &O::verbose, kPlan, output, "", "list every op and its traffic"),
       For("json", &O::json, all, output, "", "results as JSON on standard output, and no progress"),
       For("quiet,q", &O::quiet, all, output, "", "results, warnings and errors only"),
   };

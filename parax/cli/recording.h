@@ -15,7 +15,8 @@ namespace parax {
 class Recording {
  public:
   Recording(const Options& options, const Machine& machine);
-  Trace* trace() { return trace_ ? &*trace_ : nullptr; }  // null: neither was asked for
+  Trace* trace() { return trace_ ? &*trace_ : nullptr; }        // null: neither was asked for
+  const std::optional<Peaks>& peaks() const { return peaks_; }  // nullopt: no --profile
   // The rest once the instances are at rest.
   void ForgetWarmUp();                                    // the profile begins here
   void Write() const;                                     // --trace; throws Error

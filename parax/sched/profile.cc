@@ -68,8 +68,9 @@ Profile Summarise(const Trace& trace, bool training, const Peaks& peaks) {
       profile.flops += row.flops;
       ProfileRow& kind = kinds.try_emplace(row.kind, ProfileRow{.name = row.kind}).first->second;
       Add(kind, row);
-      // Plans of several batch sizes hold the same ops.
-      const auto [op, fresh] = ops.try_emplace(row.name + '\n' + row.kind, row);
+      // Plans of several batch sizes hold the same ops; ops of one layer differ in what they run.
+      const auto [op, fresh] =
+          ops.try_emplace(row.name + '\n' + row.kind + '\n' + row.implementation, row);
       if (!fresh) Add(op->second, row);
     }
   }

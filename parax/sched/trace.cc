@@ -80,6 +80,7 @@ std::string Trace::ToJson() const {
         case TraceKind::kOp: {
           const TraceOp& op = plans_.at(event.plan).ops.at(event.index);
           name = op.name;
+          args["kind"] = op.kind;
           args["implementation"] = op.implementation;
           args["GFLOP"] = op.flops / 1e9;
           args["MB"] = op.bytes / 1e6;

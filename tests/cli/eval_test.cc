@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "parax/base/file.h"
 #include "parax/cli/npy.h"
@@ -217,15 +218,19 @@ TEST(Trace, HoldsWhatInstancesDid) {
   const json trace = json::parse(ReadFile(folder.path() / "trace.json"));
   std::map<int, double> end;
   std::map<std::string, int> times;
+  std::set<std::string> kinds;
   for (const json& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;
     double& before = end[event["tid"]];
     EXPECT_GE(event["ts"].get<double>(), before - 0.01) << event;
     before = event["ts"].get<double>() + event["dur"].get<double>();
-    if (event["cat"] == "op") ++times[event["name"]];
+    if (event["cat"] != "op") continue;
+    ++times[event["name"]];
+    kinds.insert(event["args"]["kind"]);
   }
   EXPECT_GE(times["conv1 backward"], 2);
   EXPECT_EQ(times["linear forward"], times["loss forward"]);
+  EXPECT_TRUE(kinds.contains("conv backward weights") && kinds.contains("conv backward data"));
   const ProgramResult refused = RunProgram(
       folder.path(), TrainCommand({"--max-steps", "2", "--out", "no", "--trace", "none/t.json"}));
   EXPECT_NE(refused.status, 0);
