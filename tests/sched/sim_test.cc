@@ -33,10 +33,10 @@ SimOp WeightGradient(double seconds, int latest) {
 // Two layers forward and backward, a bucket each, of which bucket 0 is the upper layer's.
 SimSetup Network(int instances, int domains = 1) {
   SimSetup setup;
-  setup.ops = {Compute(3e-3),      Memory(1e-3, 40e6), Compute(4e-3),
-               Memory(2e-3, 80e6), Compute(4e-3),      WeightGradient(3e-3, 8),
-               Memory(2e-3, 80e6), Compute(3e-3),      Memory(1e-3, 40e6)};
-  for (const int op : {0, 8}) setup.ops[static_cast<size_t>(op)].uses = {1};
+  setup.ops = {Compute(3e-3), Memory(1e-3, 40e6),      Compute(4e-3), Memory(2e-3, 80e6),
+               Compute(4e-3), WeightGradient(3e-3, 9), Compute(2e-3), Memory(2e-3, 80e6),
+               Compute(3e-3), Memory(1e-3, 40e6)};
+  for (const int op : {0, 9}) setup.ops[static_cast<size_t>(op)].uses = {1};
   for (const int op : {2, 4, 5}) setup.ops[static_cast<size_t>(op)].uses = {0};
   setup.ops[0].awaits = {1};
   setup.ops[2].awaits = {0};
@@ -145,7 +145,7 @@ TEST(Simulate, NobodyWaitsAtTheGateWithWorkPutOff) {
   for (const auto& events : of_leaf) {
     for (size_t i = 1; i < events.size(); ++i) {
       const SimEvent& after = events[i];
-      if (after.begin <= events[i - 1].end || after.op < 6) continue;
+      if (after.begin <= events[i - 1].end || after.op < 7) continue;
       const auto gradient = std::ranges::find_if(events, [&](const SimEvent& event) {
         return event.op == 5 && event.iteration == after.iteration;
       });
@@ -158,11 +158,11 @@ TEST(Simulate, NobodyWaitsAtTheGateWithWorkPutOff) {
 TEST(Simulate, DeferredWorkRunsBeforeItsLatestPlace) {
   SimSetup setup = Network(4);
   setup.policy = SchedulePolicy::kGateDefer;
-  setup.ops[5].latest = 7;
+  setup.ops[5].latest = 8;
   std::map<std::pair<int, int>, double> gradient;
   for (const SimEvent& event : Simulate(setup).events) {
     if (event.op == 5) gradient[{event.leaf, event.iteration}] = event.end;
-    if (event.op == 7) {
+    if (event.op == 8) {
       ASSERT_TRUE(gradient.contains({event.leaf, event.iteration}));
     }
   }
@@ -177,7 +177,7 @@ TEST(Simulate, StaggerHoldsBackTheFirstPass) {
     if (event.leaf == 0 && event.op == 5) of_zero = event.end;
     if (event.leaf == 2 && event.op == 0) of_two = event.begin;
   }
-  EXPECT_EQ(of_two, of_zero);  // leaf 2 of 3 begins before op 6 of 9
+  EXPECT_EQ(of_two, of_zero);  // leaf 2 of 3 begins before op 6 of 10
 }
 
 TEST(Simulate, UpdatesWaitForTheSlowestOnlyAsFarAsThePolicySays) {
@@ -217,7 +217,7 @@ TEST(Simulate, MoreBandwidthIsNeverSlower) {
       before = seconds;
     }
     const bool gated = policy == SchedulePolicy::kGate || policy == SchedulePolicy::kGateDefer;
-    EXPECT_EQ(before < 1.25 * SumOfOps(Network(8)), !gated);  // one place for 8 x 6 of 23 ms
+    EXPECT_EQ(before < 1.25 * SumOfOps(Network(8)), !gated);  // one place for 8 x 6 of 25 ms
   }
 }
 
@@ -234,7 +234,7 @@ TEST(Simulate, CrowdedCoresAreSlower) {
 
 TEST(Simulate, SaysWhenNothingCanGoOn) {
   SimSetup setup = Network(2);
-  setup.ops[0].uses = setup.ops[8].uses = {};  // bucket 1 is never published
+  setup.ops[0].uses = setup.ops[9].uses = {};  // bucket 1 is never published
   EXPECT_THROW((void)Simulate(setup), Error);
 }
 
