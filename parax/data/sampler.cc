@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "parax/base/philox.h"
 
@@ -32,6 +33,19 @@ BatchPlan::Piece BatchPlan::MicroBatch(int64_t iteration_in_epoch, int leaf, int
   const Piece share = Share(iteration_in_epoch, leaf);
   const int64_t skipped = micro * micro_batch;
   return {share.first + skipped, std::clamp<int64_t>(share.count - skipped, 0, micro_batch)};
+}
+
+std::vector<int64_t> MicroBatchSizes(const BatchPlan& plan) {
+  std::set<int64_t, std::greater<>> sizes;
+  const int64_t iterations = plan.IterationsPerEpoch();
+  for (const int64_t it : {int64_t{0}, iterations - 1}) {
+    for (int leaf = 0; it >= 0 && leaf < plan.leaves; ++leaf) {
+      for (int m = 0; m < plan.MicroBatches(it, leaf); ++m) {
+        sizes.insert(plan.MicroBatch(it, leaf, m).count);
+      }
+    }
+  }
+  return {sizes.begin(), sizes.end()};
 }
 
 Permutation::Permutation(int64_t n, uint64_t seed, uint64_t epoch) : n_(n) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace parax {
 
@@ -26,6 +27,9 @@ struct BatchPlan {
   int MicroBatches(int64_t iteration_in_epoch, int leaf) const;  // 0 when the share is empty
   Piece MicroBatch(int64_t iteration_in_epoch, int leaf, int micro) const;
 };
+
+// Every micro-batch size that a plan's iterations hold, largest first.
+std::vector<int64_t> MicroBatchSizes(const BatchPlan& plan);
 
 // A keyed permutation of 0 .. n-1 (Feistel network with cycle walking): the order of an epoch's
 // samples, without a table. Same (n, seed, epoch): same order, whatever the threads.

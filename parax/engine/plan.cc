@@ -145,6 +145,7 @@ void PlanBuilder::CompileNode(int index) {
   Step step;
   step.node = fused == fused_.end() ? index : fused->second.node;
   step.label = graph_.label(step.node);
+  step.kind = layer->kind();
   AddTensorsOf(step.node, step);
   std::vector<int> inputs = node.inputs;
   if (step.node != index) {
@@ -202,14 +203,16 @@ int PlanBuilder::AddReorder(int source, const Layout& wanted) {
   Step step;
   const Tensor from = tensors_[static_cast<size_t>(source)];
   step.label = fmt::format("reorder of {}", plan_.buffers[static_cast<size_t>(from.buffer)].name);
+  step.kind = "reorder";
   step.inputs = {source};
   step.layer.output = wanted;
-  const auto op = [](std::shared_ptr<const Kernel> kernel, Role in, Role out, OpKind kind) {
+  const auto op = [&](std::shared_ptr<const Kernel> kernel, Role in, Role out, OpKind kind) {
     CompiledOp result;
     result.arguments = {{in, 0, false}, {out, 0, true}};
     if (kernel->scratch_bytes() > 0) result.arguments.push_back({Role::kScratch, 0, true});
     result.kernel = std::move(kernel);
     result.kind = kind;
+    result.bytes = static_cast<double>(from.layout.bytes() + wanted.bytes());
     return result;
   };
   step.layer.forward = {
@@ -249,7 +252,7 @@ void PlanBuilder::TakeParams(Step& step) {
 void PlanBuilder::CompileLoss() {
   const int logits_value = graph_.logits();
   Step step;
-  step.label = "loss";
+  step.label = step.kind = "loss";
   step.inputs = {value_[static_cast<size_t>(logits_value)]};
   const LayerPtr layer = SoftmaxCrossEntropy(plan_.options.loss);
   step.layer = layer->Compile(Request(step));

@@ -55,8 +55,9 @@ struct PlanArgument {
 };
 
 struct PlanOp {
-  std::string name;  // "layer1.0.conv1 forward"
-  int node = -1;     // -1: a reorder, accumulation or the loss
+  std::string name;   // "layer1.0.conv1 forward"
+  std::string layer;  // its layer's kind, "conv"; "reorder", "gradient sum" or "loss"
+  int node = -1;      // -1: a reorder, accumulation or the loss
   OpKind kind = OpKind::kForward;
   std::shared_ptr<const Kernel> kernel;
   std::vector<PlanArgument> arguments;

@@ -28,7 +28,7 @@ class PlanBuilder {
   // A compiled layer at work between tensors: a node, a reorder or the loss.
   struct Step {
     int node = -1;
-    std::string label;
+    std::string label, kind;
     CompiledLayer layer;
     std::vector<int> inputs;          // tensors
     int output = -1;                  // tensor

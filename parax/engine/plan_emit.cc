@@ -29,6 +29,7 @@ void PlanBuilder::Emit(const Step& step, const std::vector<CompiledOp>& ops, con
   for (const CompiledOp& compiled : ops) {
     PlanOp op;
     op.name = fmt::format("{} {}", step.label, pass);
+    op.layer = step.kind;
     op.node = step.node;
     op.kind = compiled.kind;
     op.kernel = compiled.kernel;
@@ -92,6 +93,7 @@ void PlanBuilder::Join(int tensor, int gradient) {
   PlanOp op;
   const std::string& name = plan_.buffers[static_cast<size_t>(t.buffer)].name;
   op.name = fmt::format("{} gradient sum", name);
+  op.layer = "gradient sum";
   op.kind = OpKind::kBackwardData;
   op.kernel = MakeAddInto(t.layout.elements(), plan_.options.threads);
   const int sum = AddBuffer(op.name, BufferKind::kGradient, t.layout.bytes());

@@ -88,12 +88,16 @@ std::string PlanRecord::Hash() const {
   return Sha256Of(json.dump()).substr(0, 12);
 }
 
-std::vector<TraceOp> DescribeOps(const Plan& plan) {
-  std::vector<TraceOp> ops;
+TracePlan DescribeForTrace(const Plan& plan) {
+  static constexpr const char* kPasses[] = {"forward", "backward data", "backward weights",
+                                            "backward"};  // OpKind
+  TracePlan described{plan.options.mode == Mode::kTraining, plan.options.batch, {}};
   for (const PlanOp& op : plan.ops) {
-    ops.push_back({op.name, op.kernel->implementation(), op.flops, op.bytes});
+    described.ops.push_back({op.name,
+                             fmt::format("{} {}", op.layer, kPasses[static_cast<size_t>(op.kind)]),
+                             op.kernel->implementation(), op.flops, op.bytes});
   }
-  return ops;
+  return described;
 }
 
 std::string Describe(const Plan& plan, bool verbose) {

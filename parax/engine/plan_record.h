@@ -30,8 +30,8 @@ struct PlanRecord {
 // CPU model, instruction set in use and oneDNN version: what kernel names and layouts depend on.
 std::string MachineKey();
 
-// What a trace says of a plan's ops.
-std::vector<TraceOp> DescribeOps(const Plan& plan);
+// What a trace says of a plan.
+TracePlan DescribeForTrace(const Plan& plan);
 
 // A table of ops, buffers and predicted memory, for `parax plan`.
 std::string Describe(const Plan& plan, bool verbose);

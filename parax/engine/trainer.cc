@@ -1,12 +1,10 @@
-#include "parax/engine/trainer.h"
-
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "parax/base/error.h"
+#include "parax/engine/trainer_internal.h"
 
 namespace parax {
 namespace {
@@ -14,30 +12,8 @@ namespace {
 // Iterations that may be granted but not yet reported: bounds how far leaves run ahead of a stop;
 // the server keeps the records of 8.
 constexpr uint64_t kMostAhead = 6;
-constexpr uint64_t kRing = 16;  // results kept
 
 }  // namespace
-
-struct Trainer::Leaf {
-  explicit Leaf(const Instance::Wiring& wiring) : track(wiring.track), instance(wiring) {}
-  TraceTrack* track;
-  Instance instance;
-  std::array<LossResult, kRing> results;  // of iteration t at t % kRing
-  Sequence finished;                      // iterations this leaf is through with
-};
-
-std::vector<int64_t> MicroBatchSizes(const BatchPlan& plan) {
-  std::set<int64_t, std::greater<>> sizes;
-  const int64_t iterations = plan.IterationsPerEpoch();
-  for (const int64_t it : {int64_t{0}, iterations - 1}) {
-    for (int leaf = 0; it >= 0 && leaf < plan.leaves; ++leaf) {
-      for (int m = 0; m < plan.MicroBatches(it, leaf); ++m) {
-        sizes.insert(plan.MicroBatch(it, leaf, m).count);
-      }
-    }
-  }
-  return {sizes.begin(), sizes.end()};
-}
 
 Trainer::Trainer(const Graph& graph, TrainerOptions options)
     : options_(std::move(options)), workers_(options_.seats) {
@@ -77,6 +53,7 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
       const std::vector<int>& pus = workers_.seat(leaf).pus;
       track = &options_.trace->AddTrack(fmt::format(
           "instance {} ({} {})", leaf, pus.size() == 1 ? "CPU" : "CPUs", fmt::join(pus, ",")));
+      if (server_) server_->CountSlices(leaf, &track->sums(true).slices);
     }
     leaves_.push_back(std::make_unique<Leaf>(Instance::Wiring{
         leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)], store_.get(),
@@ -84,7 +61,7 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
         overlap_ == nullptr ? nullptr : &overlap_->scheduler(), options_.overlap.rates, track}));
   }
   if (options_.trace != nullptr) {
-    for (const Plan* plan : plans) options_.trace->AddPlan(DescribeOps(*plan));
+    for (const Plan* plan : plans) options_.trace->AddPlan(DescribeForTrace(*plan));
   }
   workers_.Run([&](int leaf) { leaves_[static_cast<size_t>(leaf)]->instance.Prepare(plans); });
 }
@@ -155,13 +132,16 @@ Outcome Trainer::RunIteration(int leaf, uint64_t iteration, InputSource& input) 
       (iteration - 1) % static_cast<uint64_t>(options_.train.IterationsPerEpoch()));
   const BatchPlan::Piece share = options_.train.Share(in_epoch, leaf);
   const int micro_batches = options_.train.MicroBatches(in_epoch, leaf);
-  LossResult& total = self.results[iteration % kRing];
+  LossResult& total = self.results[iteration % Leaf::kRing];
   total = LossResult{};
+  const TraceEvent server_work{.iteration = iteration, .kind = TraceKind::kServerWork};
+  TraceTimer timer(self.track);
   Outcome outcome =
       server_->BeginIteration(leaf, iteration, options_.learning_rate(iteration), share.count);
+  timer.Note(server_work);
   for (int micro = 0; micro < micro_batches && outcome == Outcome::kOk; ++micro) {
     MicroBatch batch;
-    TraceTimer timer(self.track);
+    timer.Start();
     outcome = input.Acquire(leaf, batch);
     timer.Note({.iteration = iteration, .kind = TraceKind::kInputWait});
     if (outcome != Outcome::kOk) break;
@@ -182,23 +162,36 @@ Outcome Trainer::RunIteration(int leaf, uint64_t iteration, InputSource& input) 
     input.Release(leaf);
   }
   if (outcome != Outcome::kOk) return outcome;
+  timer.Start();
   if (micro_batches == 0) self.instance.PublishNothing();
   server_->PublishMoments(leaf, micro_batches);
-  return server_->EndIteration(leaf);
+  outcome = server_->EndIteration(leaf);
+  timer.Note(server_work);
+  return outcome;
 }
 
 void Trainer::TrainLeaf(int leaf, uint64_t first, InputSource& input) {
   Leaf& self = *leaves_[static_cast<size_t>(leaf)];
+  const TraceSpan span(self.track, /*training=*/true);
+  const auto drain = [&](uint64_t t) {
+    TraceTimer timer(self.track);
+    const Outcome outcome = server_->Drain(leaf);
+    timer.Note({.iteration = t, .kind = TraceKind::kServerWork});
+    return outcome;
+  };
   for (uint64_t t = first;; ++t) {
     if (!granted_.reached(t)) {
       // About to wait: help with what is left of the updates first, others may wait for them.
-      if (server_->Drain(leaf) != Outcome::kOk) return;
+      if (drain(t) != Outcome::kOk) return;
       if (granted_.Wait(t, stop_, std::chrono::hours(24), {"grant of step", int64_t(t)}) !=
           Outcome::kOk) {
         return;
       }
     }
-    if (t > end_at_.load(std::memory_order_acquire)) break;
+    if (t > end_at_.load(std::memory_order_acquire)) {
+      (void)drain(t);
+      return;
+    }
     const Outcome outcome = RunIteration(leaf, t, input);
     if (outcome != Outcome::kOk) {
       stop_.Fail(outcome, "leaf", leaf);  // where nobody said so yet: others must not wait for us
@@ -206,13 +199,12 @@ void Trainer::TrainLeaf(int leaf, uint64_t first, InputSource& input) {
     }
     self.finished.Publish(t);
   }
-  (void)server_->Drain(leaf);
 }
 
 std::optional<StepReport> Trainer::Collect(uint64_t iteration) const {
   StepReport report;
   report.iteration = iteration;
-  for (const auto& leaf : leaves_) report.loss += leaf->results[iteration % kRing];
+  for (const auto& leaf : leaves_) report.loss += leaf->results[iteration % Leaf::kRing];
   report.learning_rate = options_.learning_rate(iteration);
   if (options_.policy == UpdatePolicy::kCommit) {
     // The record may still be on its way: whoever reduces the last slice writes it.
@@ -288,59 +280,6 @@ TrainEnd Trainer::Train(uint64_t last, InputSource& input,
                      : stop_.Reason();
   }
   return end;
-}
-
-EvalReport Trainer::Evaluate(const BatchPlan& plan, InputSource& input, bool use_ema,
-                             bool want_logits) {
-  if (use_ema) server_->UseEma(true);
-  const size_t samples = static_cast<size_t>(plan.samples);
-  const size_t classes = static_cast<size_t>(options_.loss.classes);
-  EvalReport report;
-  report.labels.resize(samples);
-  report.predicted.resize(samples);
-  report.confidence.resize(samples);
-  report.read.resize(samples);
-  if (want_logits) report.logits.resize(samples * classes);
-  std::vector<LossResult> totals(leaves_.size());
-  workers_.Run([&](int leaf) {
-    Instance& instance = leaves_[static_cast<size_t>(leaf)]->instance;
-    for (int64_t it = 0; it < plan.IterationsPerEpoch(); ++it) {
-      for (int m = 0; m < plan.MicroBatches(it, leaf); ++m) {
-        MicroBatch batch;
-        TraceTimer timer(leaves_[static_cast<size_t>(leaf)]->track);
-        if (input.Acquire(leaf, batch) != Outcome::kOk) return;
-        timer.Note({.kind = TraceKind::kInputWait});
-        const RunContext context{options_.seed, 0, batch.sample_ids};
-        const Outcome outcome =
-            instance.Evaluate(batch, context, totals[static_cast<size_t>(leaf)]);
-        for (int64_t i = 0; i < batch.count && outcome == Outcome::kOk; ++i) {
-          // A file that could not be read has sample id -1 - id (PipelineOptions::mark_broken).
-          const bool read = batch.sample_ids[i] >= 0;
-          const size_t id =
-              static_cast<size_t>(read ? batch.sample_ids[i] : -1 - batch.sample_ids[i]);
-          report.read[id] = read;
-          const float* p = instance.probabilities() + static_cast<size_t>(i) * classes;
-          const size_t best = static_cast<size_t>(std::max_element(p, p + classes) - p);
-          report.labels[id] = batch.labels[i];
-          report.predicted[id] = static_cast<int32_t>(best);
-          report.confidence[id] = p[best];
-          if (want_logits) {
-            std::copy_n(instance.logits() + static_cast<size_t>(i) * classes, classes,
-                        report.logits.begin() + static_cast<int64_t>(id * classes));
-          }
-        }
-        input.Release(leaf);
-        if (outcome != Outcome::kOk) return;
-      }
-    }
-  });
-  if (use_ema) server_->UseEma(false);
-  if (stop_.stopped()) {
-    Fail("evaluation ended early: {}",
-         stop_.outcome() == Outcome::kInputFailed ? input.ErrorLine() : stop_.Reason());
-  }
-  for (const LossResult& total : totals) report.total += total;
-  return report;
 }
 
 PageKind Trainer::pages() const { return leaves_.back()->instance.pages(); }

@@ -128,7 +128,4 @@ class Trainer {
   std::string failure_;  // written by the first leaf whose loss was not finite
 };
 
-// Every micro-batch size that a plan's iterations hold, largest first.
-std::vector<int64_t> MicroBatchSizes(const BatchPlan& plan);
-
 }  // namespace parax

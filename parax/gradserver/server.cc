@@ -176,6 +176,9 @@ float* GradientServer::gradient(int leaf, int parameter) {
 }
 
 void GradientServer::RefreshForms() { impl_->WriteForms(impl_->masters); }
+void GradientServer::CountSlices(int leaf, uint64_t* cycles) {
+  impl_->leaves[leaf].slice_cycles = cycles;
+}
 void GradientServer::StartAt(uint64_t iteration) { impl_->StartAt(iteration); }
 void GradientServer::UseEma(bool use) {
   // Before the first update there is no average yet.

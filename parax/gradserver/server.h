@@ -98,6 +98,8 @@ class GradientServer {
   float* gradient(int leaf, int parameter);                      // stable address
   // Rewrites every packed form from the master (after loading or initialising).
   void RefreshForms();
+  // The leaf's thread adds to `cycles` what it spends in slices (base/cycles.h); null: it does not.
+  void CountSlices(int leaf, uint64_t* cycles);
   // Says that `iteration` updates are in already (0: fresh; > 0: resumed, so that masters, states,
   // EMA and running statistics are those after it). Resets the protocol; forms stay as they are.
   void StartAt(uint64_t iteration);

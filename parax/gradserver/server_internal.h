@@ -19,6 +19,7 @@ struct GradientServer::Impl {
   // A leaf as this process sees it; used by its own thread, but for the pointers.
   struct alignas(64) Leaf {
     uint64_t iteration = 0;
+    uint64_t* slice_cycles = nullptr;  // CountSlices
     uint32_t owner = 0;
     int number = 0;
     Arena arena;                 // on the leaf's domain; everything below lies in it

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "parax/base/cycles.h"
 #include "parax/gradserver/server_internal.h"
 
 namespace parax {
@@ -36,7 +37,9 @@ Outcome GradientServer::Impl::RunSome(Leaf& leaf, bool& ran) {
       uint32_t slice = 0;
       if (!Claim(task, leaf.owner, iteration, slice)) continue;
       ran = true;
+      const uint64_t begin = leaf.slice_cycles != nullptr ? ReadCycles() : 0;
       RunSlice(leaf, layout.tasks[task], slice, iteration);
+      if (leaf.slice_cycles != nullptr) *leaf.slice_cycles += ReadCycles() - begin;
       return Finish(task, iteration);
     }
   }

@@ -17,15 +17,40 @@ std::vector<TraceEvent> TraceTrack::Events() const {
   return events;
 }
 
-TraceTrack& Trace::AddTrack(std::string name, size_t capacity) {
-  return *tracks_.emplace_back(std::make_unique<TraceTrack>(std::move(name), capacity));
+void TraceTrack::AddPlan(size_t ops) {
+  first_op_.push_back(ops_.size());
+  ops_.resize(ops_.size() + ops);
+}
+
+void TraceTrack::ClearSums() {
+  sums_ = {};
+  std::ranges::fill(ops_, OpSum());
+}
+
+TraceTrack& Trace::AddTrack(std::string name) {
+  TraceTrack& track =
+      *tracks_.emplace_back(std::make_unique<TraceTrack>(std::move(name), capacity_));
+  for (const TracePlan& plan : plans_) track.AddPlan(plan.ops.size());
+  return track;
+}
+
+void Trace::AddPlan(TracePlan plan) {
+  for (const auto& track : tracks_) track->AddPlan(plan.ops.size());
+  plans_.push_back(std::move(plan));
+}
+
+void Trace::ClearSums() {
+  for (const auto& track : tracks_) track->ClearSums();
+}
+
+double Trace::SecondsPerCycle() const {
+  const double seconds = SecondsSince(time_);
+  return seconds / static_cast<double>(std::max<uint64_t>(Now() - cycles_, 1));
 }
 
 std::string Trace::ToJson() const {
   using Json = nlohmann::ordered_json;
-  const double elapsed_us = SecondsSince(time_) * 1e6;
-  const uint64_t elapsed_cycles = std::max<uint64_t>(Now() - cycles_, 1);
-  const double scale = elapsed_us / static_cast<double>(elapsed_cycles);
+  const double scale = 1e6 * SecondsPerCycle();
   // Cores' counters may differ by a little: an event may seem to begin before the trace did.
   const auto us = [&](uint64_t cycles) {
     return static_cast<double>(static_cast<int64_t>(cycles - cycles_)) * scale;
@@ -53,7 +78,7 @@ std::string Trace::ToJson() const {
       std::string name;
       switch (event.kind) {
         case TraceKind::kOp: {
-          const TraceOp& op = plans_.at(event.plan).at(event.index);
+          const TraceOp& op = plans_.at(event.plan).ops.at(event.index);
           name = op.name;
           args["implementation"] = op.implementation;
           args["GFLOP"] = op.flops / 1e9;

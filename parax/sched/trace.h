@@ -1,50 +1,90 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "parax/base/cycles.h"
 #include "parax/base/stop.h"
 
 namespace parax {
 
 enum class TraceKind : uint8_t { kOp, kBucketWait, kInputWait, kServerWork, kGateWait };
+inline constexpr size_t kTraceKinds = 5;
 
 // What an instance did between two readings of Trace::Now().
 struct TraceEvent {
   uint64_t begin = 0, end = 0;
-  uint64_t iteration = 0;
-  uint16_t plan = 0;   // kOp, kGateWait: which of the trace's plans
-  uint16_t index = 0;  // op (kGateWait: that waits) or bucket; else 0
+  uint64_t iteration = 0;  // 0: evaluation
+  uint16_t plan = 0;       // kOp, kGateWait: which of the trace's plans
+  uint16_t index = 0;      // op (kGateWait: that waits) or bucket; else 0
   TraceKind kind = TraceKind::kOp;
 };
 
-// The newest events of one thread, in memory taken at set-up. One writer; others read only while
-// the writer is at rest (after a join or an acquire of something that it released since).
+// Cycles of one thread, summed.
+struct TraceSums {
+  uint64_t whole = 0;                      // between its start of work and its end
+  uint64_t slices = 0;                     // of the gradient server, wherever it ran them
+  std::array<uint64_t, kTraceKinds> by{};  // TraceKind; waits hold the slices run meanwhile
+};
+struct OpSum {
+  uint64_t cycles = 0, runs = 0;
+};
+
+// What one thread does, in memory taken at set-up: sums of all, and the newest events. One writer;
+// others read only while the writer is at rest (after a join or an acquire of something that it
+// released since).
 class alignas(64) TraceTrack {
  public:
   TraceTrack(std::string name, size_t capacity) : name_(std::move(name)), events_(capacity) {}
 
-  void Add(const TraceEvent& event) noexcept { events_[written_++ % events_.size()] = event; }
+  void Add(const TraceEvent& event) noexcept {
+    if (!events_.empty()) events_[written_++ % events_.size()] = event;
+  }
+  void Sum(const TraceEvent& event) noexcept {
+    const uint64_t cycles = event.end - event.begin;
+    sums(event.iteration > 0).by[static_cast<size_t>(event.kind)] += cycles;
+    if (event.kind != TraceKind::kOp) return;
+    OpSum& op = ops_[first_op_[event.plan] + event.index];
+    op.cycles += cycles;
+    ++op.runs;
+  }
 
   const std::string& name() const { return name_; }
   uint64_t overwritten() const { return written_ > events_.size() ? written_ - events_.size() : 0; }
   std::vector<TraceEvent> Events() const;  // oldest first
+  TraceSums& sums(bool training) noexcept { return sums_[training]; }
+  const TraceSums& sums(bool training) const { return sums_[training]; }
+  const OpSum& op(size_t plan, size_t index) const { return ops_[first_op_[plan] + index]; }
 
  private:
+  friend class Trace;
+  void AddPlan(size_t ops);
+  void ClearSums();
+
   std::string name_;
   std::vector<TraceEvent> events_;
   uint64_t written_ = 0;
+  std::array<TraceSums, 2> sums_;  // of evaluation, of training
+  std::vector<size_t> first_op_;   // of each plan, in ops_
+  std::vector<OpSum> ops_;
 };
 
 // What is known of an op beside its times.
 struct TraceOp {
   std::string name;            // "layer1.0.conv1 forward"
+  std::string kind;            // "conv forward", "batch_norm backward", "reorder forward"
   std::string implementation;  // "brgconv:avx512_core"
   double flops = 0;
   double bytes = 0;  // least memory traffic
+};
+struct TracePlan {
+  bool training = false;
+  int64_t batch = 0;  // images
+  std::vector<TraceOp> ops;
 };
 
 // What every instance of a run did, for people to look at. Setup code but for Now().
@@ -53,25 +93,28 @@ class Trace {
   // Bounds the file: some 1 MB a track.
   static constexpr size_t kEventsPerTrack = size_t{1} << 13;
 
-  Trace() : cycles_(Now()), time_(Clock::now()) {}
+  explicit Trace(size_t events_a_track = kEventsPerTrack)  // 0: sums alone
+      : capacity_(events_a_track), cycles_(Now()), time_(Clock::now()) {}
 
-  // Reads the time-stamp counter, which costs a fraction of a clock call. ToJson relates it to the
-  // clock, so it must tick evenly (as on every x86-64 processor with AVX2 it does).
-  static uint64_t Now() noexcept { return __builtin_ia32_rdtsc(); }
+  static uint64_t Now() noexcept { return ReadCycles(); }
 
   // The track's address stays. `name`: "instance 0 (core 3)".
-  TraceTrack& AddTrack(std::string name, size_t capacity = kEventsPerTrack);
-  void AddPlan(std::vector<TraceOp> ops) { plans_.push_back(std::move(ops)); }
+  TraceTrack& AddTrack(std::string name);
+  void AddPlan(TracePlan plan);
+  void ClearSums();  // while all writers are at rest
   const std::vector<std::unique_ptr<TraceTrack>>& tracks() const { return tracks_; }
+  const std::vector<TracePlan>& plans() const { return plans_; }
+  double SecondsPerCycle() const;  // measured since the trace was made
 
   // Chrome's trace event format: microseconds since the trace was made, a thread a track.
   std::string ToJson() const;
 
  private:
+  size_t capacity_;
   uint64_t cycles_;  // at the same moment as time_
   Clock::time_point time_;
   std::vector<std::unique_ptr<TraceTrack>> tracks_;
-  std::vector<std::vector<TraceOp>> plans_;
+  std::vector<TracePlan> plans_;
 };
 
 // Reads the counter at the borders of what a thread does. Hot code; without a track it costs a
@@ -84,17 +127,35 @@ class TraceTimer {
   void Start() noexcept {
     if (track_ != nullptr) begin_ = Trace::Now();
   }
-  // What has been done since the last call: recorded if it took `least_cycles`.
+  // What has been done since the last call: summed, and recorded if it took `least_cycles`.
   void Note(TraceEvent event, uint64_t least_cycles = kLeastCycles) noexcept {
     if (track_ == nullptr) return;
     event.begin = begin_;
     event.end = begin_ = Trace::Now();
+    track_->Sum(event);
     if (event.end - event.begin >= least_cycles) track_->Add(event);
   }
 
  private:
   TraceTrack* track_;
   uint64_t begin_ = 0;
+};
+
+// Adds the time that it lives to a track's whole. Hot code.
+class TraceSpan {
+ public:
+  TraceSpan(TraceTrack* track, bool training) noexcept
+      : track_(track), training_(training), begin_(track != nullptr ? Trace::Now() : 0) {}
+  ~TraceSpan() {
+    if (track_ != nullptr) track_->sums(training_).whole += Trace::Now() - begin_;
+  }
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  TraceTrack* track_;
+  bool training_;
+  uint64_t begin_;
 };
 
 }  // namespace parax

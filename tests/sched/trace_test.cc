@@ -21,7 +21,10 @@ TEST(Trace, KeepsTheNewestEventsAndCountsTheOthers) {
 
 TEST(Trace, WritesOpsWaitsAndServerWork) {
   Trace trace;
-  trace.AddPlan({{"conv1 forward", "brg\"conv", 2e9, 3e6}, {"bn1 forward", "parax:bn", 0, 1e6}});
+  trace.AddPlan({true,
+                 8,
+                 {{"conv1 forward", "conv forward", "brg\"conv", 2e9, 3e6},
+                  {"bn1 forward", "batch_norm forward", "parax:bn", 0, 1e6}}});
   TraceTrack& first = trace.AddTrack("instance 0 (core 3)");
   TraceTrack& second = trace.AddTrack("instance 1 (core 4)");
   const uint64_t begin = Trace::Now();
