@@ -25,7 +25,7 @@ case $what in
     exec scripts/test.sh asan "$@"
     ;;
   tsan)
-    folders="base numa gradserver data training"
+    folders="base numa sched gradserver data training"
     build tsan $(printf 'test_%s ' $folders)
     export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp halt_on_error=1" OMP_NUM_THREADS=1
     for folder in $folders; do build/tsan/tests/$folder/test_$folder --gtest_brief=1; done

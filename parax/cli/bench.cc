@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "parax/base/error.h"
 #include "parax/base/log.h"
@@ -12,8 +11,8 @@
 #include "parax/cli/commands.h"
 #include "parax/cli/train_setup.h"
 #include "parax/data/pipeline.h"
+#include "parax/engine/peaks.h"
 #include "parax/engine/weights.h"
-#include "parax/layers/peak.h"
 
 namespace parax {
 namespace {
@@ -22,7 +21,6 @@ constexpr int kWindows = 10;
 constexpr double kWarmUp = 0.1;               // of the time that is measured
 constexpr int64_t kLeastMeasured = 3;         // steps, or batches of an instance
 constexpr uint64_t kEndless = 1'000'000'000;  // steps
-constexpr double kPeakSeconds = 0.5;
 
 struct Measurement {
   Rates rates;
@@ -125,13 +123,6 @@ Measurement MeasureInference(const TrainSetup& setup, const TensorMap& weights) 
   return Summary(work, from, to, trainer);
 }
 
-double Peak(const TrainSetup& setup) {
-  Workers workers(setup.trainer.seats);
-  std::vector<double> flops(setup.trainer.seats.size());
-  workers.Run([&](int leaf) { flops[static_cast<size_t>(leaf)] = MeasurePeakFlops(kPeakSeconds); });
-  return std::accumulate(flops.begin(), flops.end(), 0.0);
-}
-
 }  // namespace
 
 int RunBench(const Options& options) {
@@ -143,11 +134,10 @@ int RunBench(const Options& options) {
   if (IsModelPath(options.model)) loaded = LoadModel(options.model);
   if (loaded) Info("{}", loaded->line);
   TrainSetup setup = ResolveBench(options, loaded ? &*loaded : nullptr);
-  Info("{}", MachineLine(setup.machine));
-  for (const std::string& note : setup.machine.plan.notes) Info("{}", note);
+  PrintMachine(setup.machine);
   const TensorMap weights =
       loaded ? std::move(loaded->weights) : InitTensors(setup.graph, options.seed);
-  const double peak = Peak(setup);
+  const double peak = MeasureFlops(setup.trainer.seats);
   const Measurement m =
       training ? MeasureTraining(setup, weights) : MeasureInference(setup, weights);
 
@@ -160,6 +150,7 @@ int RunBench(const Options& options) {
         {"cpu", setup.machine.topology.cpu_model},
         {"instances", setup.options.instances},
         {"cores_per_instance", setup.trainer.seats[0].pus.size()},
+        {"schedule_policy", options.schedule_policy},
         {"batch", *setup.options.batch},
         {"micro_batch", setup.trainer.train.micro_batch},
         {"plan", m.plan},

@@ -12,6 +12,7 @@
 #include "parax/cli/train_setup.h"
 #include "parax/engine/schedule.h"
 #include "parax/models/resnet.h"
+#include "parax/sched/policy.h"
 
 namespace parax {
 namespace {
@@ -54,6 +55,7 @@ void CheckTexts(const Options& o) {
   OneOf("layout", o.layout, {"auto", "nhwc", "blocked"});
   OneOf("tune", o.tune, {"auto", "off"});
   OneOf("update-policy", o.update_policy, {"commit", "eager"});
+  (void)ParseSchedulePolicy(o.schedule_policy);
   OneOf("best-metric", o.best_metric, {"accuracy", "loss"});
   OneOf("crop", o.crop, {"auto", "random-resized", "pad", "none"});
   OneOf("interpolation", o.interpolation, {"bilinear", "bicubic"});
@@ -71,6 +73,10 @@ void CheckNumbers(const Options& o) {
   }
   AtLeast("cores-per-instance", o.cores_per_instance, 0);
   AtLeast("instances", o.instances, 0);
+  AtLeast("gate", o.gate, 0);
+  if (!(o.defer_memory >= 0 && o.defer_memory <= 1)) {
+    FailUsage("--defer-memory is {}; it must be in [0, 1]", o.defer_memory);
+  }
   AtLeast("decode-cores", o.decode_cores, 0);
   AtLeast("workers", o.workers, 0);
   if (o.workers > 4096) FailUsage("--workers is {}; at most 4096", o.workers);
@@ -135,6 +141,12 @@ void CheckCombinations(const Options& o) {
   if (o.clip_norm > 0 && o.update_policy == "eager") {
     FailUsage("--clip-norm needs --update-policy commit");
   }
+  if (o.schedule_policy == "barriered" && o.cores_per_instance > 1) {
+    FailUsage(
+        "--schedule-policy barriered takes all cores of a NUMA domain for each instance: leave "
+        "out --cores-per-instance {}",
+        o.cores_per_instance);
+  }
   if (o.command == "train" && o.lr_schedule == "step" && o.lr_steps.empty()) {
     FailUsage("--lr-schedule step needs --lr-steps, such as --lr-steps 30 60 80");
   }
@@ -168,6 +180,9 @@ std::vector<std::string> WithoutEffect(const Options& o) {
       {"optimizer", "--mode train", IsOneOf(o.mode, {"train"})},
       {"tune", "--mode train", IsOneOf(o.mode, {"train"})},
       {"update-policy", "--mode train", IsOneOf(o.mode, {"train"})},
+      {"gate", "--schedule-policy gate or gate+defer",
+       IsOneOf(o.schedule_policy, {"gate", "gate+defer"})},
+      {"defer-memory", "--schedule-policy gate+defer", IsOneOf(o.schedule_policy, {"gate+defer"})},
       {"patience", "--eval-every", !(o.eval_every && o.eval_every->value == 0)}};
   std::vector<std::string> lines;
   const Options defaults;

@@ -112,7 +112,7 @@ int RunEval(const Options& options) {
   if (options.split != "train" && !learnt.empty()) Warn("{}", learnt);
 
   const Machine machine = PlanMachine(options);
-  Info("{}", MachineLine(machine));
+  PrintMachine(machine);
   const BatchPlan batches =
       EvalBatches(split.size(), static_cast<int>(machine.plan.seats.size()), kEvalMicroBatch);
   TraceFile trace(options.trace);

@@ -206,6 +206,16 @@ std::vector<Flag> MakeFlags() {
           "fast 3x3 convolutions by Winograd's algorithm where they pay (default true)"),
       For("update-policy", &O::update_policy, kTrain | kBench, machine, "NAME",
           "commit: updates wait until all gradients are known to be finite; eager: they don't"),
+      For("schedule-policy", &O::schedule_policy, kTrain | kEval | kBench, machine, "NAME",
+          "how instances share memory bandwidth: free, stagger, gate or gate+defer; barriered: one "
+          "instance a NUMA domain, with all its cores"),
+      For("gate", &O::gate, kTrain | kEval | kBench, machine, "N",
+          "memory-bound ops of a NUMA domain at once, in policies gate and gate+defer; 0: as few "
+          "as "
+          "saturate its memory, as measured"),
+      For("defer-memory", &O::defer_memory, kTrain | kBench, machine, "X",
+          "gate+defer: putting off weight gradients may take this part more of activations' "
+          "memory"),
       For("plan", &O::plan, kTrain, machine, "FILE",
           "use the kernels of an earlier run's plan.json: same seed, same bits"),
 

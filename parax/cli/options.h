@@ -53,7 +53,10 @@ struct Options {
   std::string tune = "auto";    // or "off"
   bool winograd = true;
   std::string update_policy = "commit";  // or "eager"
-  std::filesystem::path plan;            // plan.json of an earlier run
+  std::string schedule_policy = "free";  // SchedulePolicyNames()
+  int gate = 0;                          // 0: from the measured bandwidth
+  double defer_memory = 0.1;
+  std::filesystem::path plan;  // plan.json of an earlier run
 
   // optimizer
   std::string optimizer = "sgd";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "parax/base/error.h"
@@ -15,11 +16,17 @@ namespace {
 namespace fs = std::filesystem;
 
 // Flags that leave the run's bits as they are. Everything else given anew must be as it was.
-bool MayChange(const std::string& key) {
-  static const std::vector<std::string> kFree = {
-      "out",   "workers", "decode-cores", "keep", "save-every",  "eval-every",
-      "quiet", "json",    "patience",     "data", "best-metric", "plan"};
-  return std::find(kFree.begin(), kFree.end(), key) != kFree.end();
+bool MayChange(const std::string& key, const std::string& was, const std::string& now) {
+  static const std::set<std::string> kFree = {
+      "out",  "workers",  "decode-cores", "keep", "save-every",  "eval-every", "quiet",
+      "json", "patience", "data",         "plan", "best-metric", "gate",       "defer-memory"};
+  if (key == "schedule-policy") {  // which of them decides how many threads an instance has
+    const auto barriered = [](const std::string& line) {
+      return line.find("barriered") != std::string::npos;
+    };
+    return barriered(was) == barriered(now);
+  }
+  return kFree.contains(key);
 }
 
 // Flags of which 0 leaves the choice to the program: the run has made it.
@@ -58,7 +65,7 @@ Options Merge(const Options& now, const RunState& state, const std::string& wher
     const auto it = given.find(key);
     const bool chosen = it != given.end() && it->second.ends_with("= 0") && MeansChosen(key);
     if (it == given.end() || lines[key] == it->second || chosen) continue;
-    if (!MayChange(key)) {
+    if (!MayChange(key, lines[key], it->second)) {
       refused += fmt::format("{}--{} (was {}, now {})", refused.empty() ? "" : ", ", key,
                              Value(lines[key]), Value(it->second));
     } else if (key != "out" && !(key == "data" && SameFolder(now.data, data))) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parax/base/error.h"
+#include "parax/base/log.h"
 #include "parax/data/pipeline.h"
 #include "parax/engine/checkpoint.h"
 #include "parax/engine/weights.h"
@@ -39,6 +40,41 @@ void CheckModelConfig(const ModelConfig& config, const std::string& where) {
   }
 }
 
+// Barriered: all cores of a domain as one instance.
+SeatRequest RequestFor(const Options& options, const Topology& topology) {
+  SeatRequest request{options.instances, options.cores_per_instance, options.decode_cores};
+  if (options.schedule_policy != "barriered") return request;
+  request.instances = request.cores_per_instance = 0;
+  const auto instances = static_cast<int>(PlanSeats(topology, request).seats.size());
+  if (options.instances != 0 && options.instances != instances) {
+    FailUsage(
+        "--schedule-policy barriered is one instance a NUMA domain, {} here: leave out "
+        "--instances {}",
+        instances, options.instances);
+  }
+  return request;
+}
+
+// What the schedule policy will do here.
+OverlapOptions PlanOverlap(const Options& options, Machine& machine) {
+  const std::vector<Seat>& seats = machine.plan.seats;
+  OverlapOptions overlap = MeasureOverlap(ParseSchedulePolicy(options.schedule_policy),
+                                          options.gate, seats, machine.domain_nodes);
+  overlap.defer_memory = options.defer_memory;
+  if (overlap.rates.bytes == 0) return overlap;  // no gates
+  for (size_t domain = 0; domain < overlap.gate_limit.size(); ++domain) {
+    const auto here = std::ranges::count(seats, static_cast<int>(domain), &Seat::domain);
+    if (here == 0) continue;
+    const int limit = overlap.gate_limit[domain];
+    machine.notes.push_back(fmt::format(
+        "NUMA domain {}: {} of {} instances may be at memory-bound ops at once{}", domain,
+        std::min<int64_t>(limit, here), here, limit < here ? "" : ", so nobody will have to wait"));
+  }
+  machine.notes.push_back(fmt::format("an instance copies {:.1f} GB/s when all do, {:.1f} alone",
+                                      overlap.rates.bytes / 1e9, overlap.rates.bytes_alone / 1e9));
+  return overlap;
+}
+
 }  // namespace
 
 std::vector<int> Machine::leaf_os_nodes() const {
@@ -59,13 +95,15 @@ std::vector<int> Machine::worker_pus() const {
 Machine PlanMachine(const Options& options, int most_instances, const std::string& why) {
   Machine machine;
   machine.topology = DetectTopology();
-  SeatRequest request{options.instances, options.cores_per_instance, options.decode_cores};
+  SeatRequest request = RequestFor(options, machine.topology);
   machine.plan = PlanSeats(machine.topology, request);
   const size_t possible = machine.plan.seats.size();
+  machine.notes = machine.plan.notes;
   if (options.instances == 0 && most_instances > 0 && static_cast<int>(possible) > most_instances) {
     request.instances = most_instances;
     machine.plan = PlanSeats(machine.topology, request);
-    machine.plan.notes.push_back(
+    machine.notes = machine.plan.notes;
+    machine.notes.push_back(
         fmt::format("{} of {} possible instances: {} (--instances asks for another number)",
                     most_instances, possible, why));
   }
@@ -76,7 +114,13 @@ Machine PlanMachine(const Options& options, int most_instances, const std::strin
   const size_t share = machine.plan.reserved_pus.empty() ? machine.plan.seats.size()
                                                          : machine.plan.reserved_pus.size();
   machine.workers = options.workers > 0 ? options.workers : static_cast<int>(share);
+  machine.overlap = PlanOverlap(options, machine);
   return machine;
+}
+
+void PrintMachine(const Machine& machine) {
+  Info("{}", MachineLine(machine));
+  for (const std::string& note : machine.notes) Info("{}", note);
 }
 
 std::string MachineLine(const Machine& machine) {
@@ -157,6 +201,7 @@ TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& confi
   trainer.seats = machine.plan.seats;
   trainer.domain_nodes = machine.domain_nodes;
   trainer.training = false;
+  trainer.overlap = machine.overlap;
   trainer.winograd = options.winograd;
   trainer.eval_sizes = MicroBatchSizes(batches);
   trainer.loss.classes = static_cast<int64_t>(config.classes.size());

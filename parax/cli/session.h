@@ -18,8 +18,10 @@ namespace parax {
 struct Machine {
   Topology topology;
   SeatPlan plan;
-  std::vector<int> domain_nodes;  // OS NUMA node of each domain
-  int workers = 1;                // decoding threads
+  OverlapOptions overlap;
+  std::vector<std::string> notes;  // a line each: the seats' and the schedule policy's
+  std::vector<int> domain_nodes;   // OS NUMA node of each domain
+  int workers = 1;                 // decoding threads
   std::vector<int> leaf_os_nodes() const;
   std::vector<int> worker_pus() const;  // reserved cores, else every usable PU
 };
@@ -27,6 +29,8 @@ struct Machine {
 // so.
 Machine PlanMachine(const Options& options, int most_instances = 0,
                     const std::string& why = "there are too few images for more");
+// The line and notes that say what a run does with the machine.
+void PrintMachine(const Machine& machine);
 // "112 instances on 2x56 cores (CPU model)".
 std::string MachineLine(const Machine& machine);
 

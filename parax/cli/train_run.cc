@@ -73,7 +73,7 @@ TrainRun::TrainRun(TrainSetup setup, std::optional<ResumePoint> resume) : setup_
   Info("{}, peak {} of {}", MachineLine(setup_.machine),
        HumanBytes(static_cast<double>(memory_.total())),
        HumanBytes(static_cast<double>(setup_.machine.topology.memory_limit_bytes)));
-  for (const std::string& note : setup_.machine.plan.notes) Info("{}", note);
+  for (const std::string& note : setup_.machine.notes) Info("{}", note);
   for (const std::string& note : setup_.dataset.notes) Info("{}", note);
   for (const std::string& warning : setup_.dataset.warnings) Warn("{}", warning);
   for (const std::string& note : setup_.notes) Info("{}", note);

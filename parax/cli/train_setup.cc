@@ -270,6 +270,7 @@ TrainSetup ResolveTraining(const Options& options, bool resumes) {
   TrainerOptions& trainer = setup.trainer;
   trainer.seats = setup.machine.plan.seats;
   trainer.domain_nodes = setup.machine.domain_nodes;
+  trainer.overlap = setup.machine.overlap;
   trainer.seed = options.seed;
   trainer.blocked = options.layout == "blocked";
   trainer.winograd = options.winograd;

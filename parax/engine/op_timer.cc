@@ -27,12 +27,53 @@ size_t BytesOf(const TimedOp& op) {
   return bytes;
 }
 
+// Bytes behind an argument of a layer's op.
+size_t ArgumentBytes(const Layer& rule, const CompileRequest& request, const CompiledLayer& layer,
+                     const Kernel& kernel, const Argument& argument) {
+  const size_t i = static_cast<size_t>(argument.index);
+  switch (argument.role) {
+    case Role::kInput:
+    case Role::kInputGrad:
+      return layer.inputs.empty() ? request.inputs[i].bytes() : layer.inputs[i].bytes();
+    case Role::kOutput:
+    case Role::kOutputGrad:
+      return layer.output.bytes();
+    case Role::kParamForm:
+      return layer.forms[i].layout.bytes();
+    case Role::kParamGrad:
+      return layer.grads[i].bytes();
+    case Role::kState:
+      return static_cast<size_t>(Product(rule.States()[i].dims)) * sizeof(float);
+    case Role::kSaved:
+      return layer.saved[i];
+    case Role::kTemp:
+      return layer.temps[i];
+    case Role::kScratch:
+      return kernel.scratch_bytes();
+    case Role::kLabels:
+    case Role::kTargets:
+    case Role::kLoss:
+      break;
+  }
+  Fail("layer {} cannot be timed by itself", rule.kind());
+}
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
 }  // namespace
+
+std::vector<TimedOp::Argument> ArgumentsOf(const Layer& rule, const CompileRequest& request,
+                                           const CompiledLayer& layer, const CompiledOp& op) {
+  std::vector<TimedOp::Argument> arguments;
+  for (const Argument& argument : op.arguments) {
+    arguments.push_back(
+        {ArgumentBytes(rule, request, layer, *op.kernel, argument), argument.role == Role::kSaved});
+  }
+  return arguments;
+}
 
 OpTimer::OpTimer(Workers& workers, std::vector<int> nodes)
     : workers_(workers), nodes_(std::move(nodes)), arenas_(static_cast<size_t>(workers.size())) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "parax/engine/workers.h"
-#include "parax/layers/kernel.h"
+#include "parax/layers/layer.h"
 #include "parax/numa/arena.h"
 
 namespace parax {
@@ -17,6 +17,10 @@ struct TimedOp {
   };
   std::vector<Argument> arguments;  // in the order in which the kernel is bound
 };
+
+// The arguments of a layer's op. Throws Error for the loss layer, whose labels must be some.
+std::vector<TimedOp::Argument> ArgumentsOf(const Layer& rule, const CompileRequest& request,
+                                           const CompiledLayer& layer, const CompiledOp& op);
 
 // Seconds a run, the median: with operands that come from memory, as in training, and with operands
 // still in the caches from the run before.

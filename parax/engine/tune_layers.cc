@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "parax/base/error.h"
 #include "parax/engine/plan_record.h"
 #include "parax/engine/tune_layers_internal.h"
 #include "parax/layers/reorder.h"
@@ -11,41 +10,6 @@ namespace parax {
 namespace {
 
 constexpr double kHysteresis = 0.97;  // what a candidate must beat an earlier one by
-
-// Bytes behind an argument of a layer's op.
-size_t ArgumentBytes(const Layer& rule, const CompileRequest& request, const CompiledLayer& layer,
-                     const Kernel& kernel, const Argument& argument) {
-  const size_t i = static_cast<size_t>(argument.index);
-  switch (argument.role) {
-    case Role::kInput:
-    case Role::kInputGrad:
-      return layer.inputs.empty() ? request.inputs[i].bytes() : layer.inputs[i].bytes();
-    case Role::kOutput:
-    case Role::kOutputGrad:
-      return layer.output.bytes();
-    case Role::kParamForm:
-      return layer.forms[i].layout.bytes();
-    case Role::kParamGrad:
-      return layer.grads[i].bytes();
-    case Role::kState:
-      return static_cast<size_t>(Product(rule.States()[i].dims)) * sizeof(float);
-    case Role::kSaved:
-      return layer.saved[i];
-    case Role::kTemp:
-      return layer.temps[i];
-    case Role::kScratch:
-      return kernel.scratch_bytes();
-    case Role::kLabels:
-    case Role::kTargets:
-    case Role::kLoss:
-      break;
-  }
-  Fail("layer {} cannot be timed by itself", rule.kind());
-}
-
-const CompiledOp& OpOf(const CompiledLayer& layer, size_t op) {
-  return op < layer.forward.size() ? layer.forward[op] : layer.backward[op - layer.forward.size()];
-}
 
 }  // namespace
 
@@ -103,11 +67,10 @@ std::vector<std::vector<LayerTuner::Candidate>> LayerTuner::Candidates(
     int node, const CompileRequest& request, const CompiledLayer& layer) {
   const Layer& rule = *graph_.nodes()[static_cast<size_t>(node)].layer;
   const auto candidate = [&](const CompiledLayer& made, size_t op) {
-    const CompiledOp& its = OpOf(made, op);
-    Candidate result{its.kernel->implementation(), its, {}, {}, 0};
+    const CompiledOp& its = made.op(op);
+    Candidate result{
+        its.kernel->implementation(), its, ArgumentsOf(rule, request, made, its), {}, 0};
     for (const Argument& argument : its.arguments) {
-      result.arguments.push_back({ArgumentBytes(rule, request, made, *its.kernel, argument),
-                                  argument.role == Role::kSaved});
       if (argument.role == Role::kParamForm && result.form.empty()) {
         result.form = made.forms[static_cast<size_t>(argument.index)].layout;
       }

@@ -92,6 +92,11 @@ struct CompiledLayer {
   int saved_mean = -1;
   int saved_variance = -1;
   double statistics_count = 0;
+
+  // Of the forward ops, then the backward ones.
+  const CompiledOp& op(size_t i) const {
+    return i < forward.size() ? forward[i] : backward[i - forward.size()];
+  }
 };
 
 struct CompileRequest {

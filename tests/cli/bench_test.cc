@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parax/cli/bench_timing.h"
+#include "parax/numa/seat.h"
 #include "tests/cli/program.h"
 
 namespace parax {
@@ -72,6 +73,52 @@ TEST(Bench, TakesARunFolder) {
   EXPECT_EQ(report["model"], "resnet20");
   EXPECT_EQ(report["batch"], 2);
   EXPECT_GT(report["images_per_s"], 0);
+}
+
+TEST(Bench, RunsEverySchedulePolicy) {
+  const TemporaryFolder folder;
+  for (const char* policy : {"free", "stagger", "gate", "gate+defer"}) {
+    const char* mode = std::string(policy) == "gate" ? "infer" : "train";
+    const json report =
+        Bench(folder, {"--model", "resnet20", "--mode", mode, "--batch", "8", "--image-size", "16",
+                       "--tune", "off", "--schedule-policy", policy, "--gate", "1"});
+    EXPECT_EQ(report["schedule_policy"], policy);
+    EXPECT_GT(report["images_per_s"], 0);
+  }
+  const std::vector<std::string> barriered = {
+      "bench",    "--model", "resnet20", "--batch",   "8",   "--image-size",
+      "16",       "--tune",  "off",      "--seconds", "0.2", "--schedule-policy",
+      "barriered"};
+  std::vector<std::string> as_json = barriered;
+  as_json.emplace_back("--json");
+  const ProgramResult run = RunProgram(folder.path(), as_json);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Topology topology = DetectTopology();
+  const json report = json::parse(run.out);
+  EXPECT_EQ(report["instances"], PlanSeats(topology, {0, 0, 0}).seats.size());
+  EXPECT_EQ(report["cores_per_instance"], PlanSeats(topology, {0, 0, 0}).seats[0].pus.size());
+  std::vector<std::string> wrong = barriered;
+  wrong.insert(wrong.end(), {"--instances", "999"});
+  const ProgramResult refused = RunProgram(folder.path(), wrong);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(Holds(refused.err, "leave out --instances 999")) << refused.err;
+}
+
+TEST(Bench, SaysHowManyMayBeAtMemoryAtOnce) {
+  const TemporaryFolder folder;
+  const auto said = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"bench", "--model",      "resnet20", "--batch",
+                                        "8",     "--image-size", "16",       "--tune",
+                                        "off",   "--seconds",    "0.1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return RunProgram(folder.path(), command).err;
+  };
+  const std::string text = said({"--instances", "1", "--schedule-policy", "gate"});
+  EXPECT_TRUE(Holds(text, "1 of 1 instances may be at memory-bound ops at once, so nobody"))
+      << text;
+  EXPECT_TRUE(Holds(said({"--gate", "2"}), "--gate has no effect without"));
+  EXPECT_TRUE(Holds(said({"--schedule-policy", "gate", "--defer-memory", "0.2"}),
+                    "--defer-memory has no effect without"));
 }
 
 TEST(Bench, SaysInWordsWhatItMeasured) {

@@ -201,6 +201,10 @@ TEST(CommandLine, RefusesValuesThatCannotBe) {
       {"--image-size", "5000"},
       {"--lr-schedule", "step"},
       {"--clip-norm", "1", "--update-policy", "eager"},
+      {"--gate", "-1"},
+      {"--defer-memory", "1.5"},
+      {"--defer-memory", "nan"},
+      {"--schedule-policy", "barriered", "--cores-per-instance", "2"},
       {"--nesterov", "--momentum", "0"}};
   for (std::vector<std::string> words : wrong) {
     const std::string flag = words[0];
