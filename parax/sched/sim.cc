@@ -94,7 +94,9 @@ void Simulation::FinishWork(int leaf) {
   if (self.running_op < 0) {
     rang_ = tasks_.Finish(self.slice) || rang_;
   } else {
+    const bool last = self.pass + 1 == setup_.passes;
     for (const int bucket : setup_.ops[static_cast<size_t>(self.running_op)].uses) {
+      if (!last) break;
       if (--self.open[static_cast<size_t>(bucket)] > 0) continue;
       rang_ = tasks_.Publish(bucket) || rang_;
     }
@@ -127,16 +129,17 @@ void Simulation::Catch(Domain& domain) {
 void Simulation::Repace(Domain& domain) {
   if (domain.next != domain.now) return;  // nothing changed
   domain.next = kNever;
-  const auto cores = static_cast<double>(setup_.cores_per_instance);
-  const double others = static_cast<double>(setup_.cores_per_domain) - cores;
-  const double busy = (static_cast<double>(domain.running.size()) - 1) * cores;
-  const double crowd = others > 0 ? std::min(1.0, busy / others) : 0;
+  int busy = 0;
+  for (const int leaf : domain.running) busy += At(leaf).work->cores;
   demands_.clear();
   for (const int leaf : domain.running) {
     Leaf& self = At(leaf);
     const SimWork& work = *self.work;
+    const int others = setup_.cores_per_domain - work.cores;
+    const double crowd = others > 0 ? std::min(1.0, (busy - work.cores) / double(others)) : 0;
     const double seconds = work.seconds + crowd * (work.crowded_seconds - work.seconds);
     self.rate = seconds > 0 ? 1 / seconds : kAtOnce;
+    const double cores = work.cores;
     demands_.push_back({std::min(work.bytes * self.rate, curve_.At(cores)), cores});
   }
   ShareBandwidth(curve_, demands_);

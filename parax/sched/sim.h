@@ -12,13 +12,14 @@ namespace parax {
 // sched/policy.h and the gradient server's tasks, on ops whose costs are given. The model and its
 // limits are in docs/design/simulator.md.
 
-// What an instance does at once on all its cores. Without rivals for memory it takes `seconds`;
-// next to other working cores it slows down towards `crowded_seconds`, for what they share beside
-// memory; and no faster than its bytes come.
+// What an instance does at once. Without rivals for memory it takes `seconds`; next to other
+// working cores it slows down towards `crowded_seconds`, for what they share beside memory; and it
+// is no faster than its bytes come.
 struct SimWork {
   double seconds = 0;
   double crowded_seconds = 0;  // with all other cores of the domain at work; at least `seconds`
   double bytes = 0;            // to and from the domain's memory
+  int cores = 1;               // at work
 };
 
 struct SimOp {
@@ -41,10 +42,10 @@ struct SimServer {
 };
 
 struct SimSetup {
-  std::vector<SimOp> ops;  // of a training pass, in the plan's order: one pass an iteration
+  std::vector<SimOp> ops;  // of a training pass, in the plan's order
+  int passes = 1;          // micro-batches an iteration; buckets are published in the last
   SimServer server;
   std::vector<int> leaf_domain;  // one an instance: its domain
-  int cores_per_instance = 1;
   int cores_per_domain = 1;
   std::vector<double> bandwidth;  // of each domain, see BandwidthCurve
   SchedulePolicy policy = SchedulePolicy::kFree;

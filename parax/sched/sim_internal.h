@@ -57,7 +57,7 @@ class Simulation {
   enum class Wait { kNone, kStart, kUpdate, kGate };
   struct Leaf {
     int domain = 0;
-    int iteration = 1, op = 0;
+    int iteration = 1, pass = 0, op = 0;
     Stage stage = Stage::kPrepare;
     bool staggered = false;
     std::vector<int> deferred;  // ops of the pass that are to run yet

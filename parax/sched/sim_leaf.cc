@@ -42,7 +42,7 @@ bool Simulation::MayStart(int leaf) {
   Leaf& self = At(leaf);
   const int ops = static_cast<int>(setup_.ops.size());
   if (leaf == 0) {
-    if (self.iteration == 1) first_pass_ = self.op + 1 == ops ? ops : self.op;
+    if (self.iteration == 1 && self.pass == 0) first_pass_ = self.op + 1 == ops ? ops : self.op;
     return true;
   }
   const int begin = StaggerOp(leaf, static_cast<int>(leaves_.size()), ops);
@@ -104,9 +104,11 @@ void Simulation::Advance(int leaf) {
   Leaf& self = At(leaf);
   self.stage = Stage::kPrepare;
   if (++self.op < static_cast<int>(setup_.ops.size())) return;
+  self.op = 0;
+  if (++self.pass < setup_.passes) return;
+  self.pass = 0;
   const auto ended = static_cast<size_t>(self.iteration);
   if (++ended_[ended] == static_cast<int>(leaves_.size())) ended_at_[ended] = now_;
-  self.op = 0;
   self.open = uses_;
   if (self.iteration++ == last_) self.stage = Stage::kEnded;
 }

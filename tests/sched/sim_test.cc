@@ -14,7 +14,7 @@ constexpr double kGB = 1e9;
 
 SimOp Compute(double seconds, double bytes = 0) {
   SimOp op;
-  op.work = {seconds, seconds, bytes};
+  op.work = {.seconds = seconds, .crowded_seconds = seconds, .bytes = bytes};
   return op;
 }
 
@@ -40,7 +40,7 @@ SimSetup Network(int instances, int domains = 1) {
   for (const int op : {2, 4, 5}) setup.ops[static_cast<size_t>(op)].uses = {0};
   setup.ops[0].awaits = {1};
   setup.ops[2].awaits = {0};
-  const SimWork slice{5e-5, 5e-5, 2e6};
+  const SimWork slice{.seconds = 5e-5, .crowded_seconds = 5e-5, .bytes = 2e6};
   setup.server.slices.resize(2);
   for (int s = 0; s < 4; ++s) {
     for (auto& bucket : setup.server.slices) bucket.push_back({s % domains, slice, slice});
@@ -99,6 +99,14 @@ TEST(Simulate, EveryInstanceDoesAllWorkAndOneAtATime) {
     EXPECT_GE(slices, 16 * (iterations - 1));
     EXPECT_LE(result.most_bandwidth, 60 * kGB * (1 + 1e-9));
   }
+}
+
+TEST(Simulate, UpdatesOnceAnIterationOfSeveralPasses) {
+  SimSetup setup = Network(1);
+  setup.jitter = 0;
+  setup.passes = 3;
+  const double slices = 16 * 2e6 / (40 * kGB);
+  EXPECT_NEAR(Simulate(setup).seconds, 3 * SumOfOps(setup) + slices, 1e-9);
 }
 
 TEST(Simulate, MovesAllBytes) {
@@ -229,6 +237,9 @@ TEST(Simulate, CrowdedCoresAreSlower) {
   setup.ops[0].work.crowded_seconds = 1.5e-3;
   EXPECT_NEAR(Simulate(setup).seconds, 1.5e-3, 1e-12);
   setup.cores_per_domain = 3;  // one of the two others is at work
+  EXPECT_NEAR(Simulate(setup).seconds, 1.25e-3, 1e-12);
+  setup.cores_per_domain = 6;
+  setup.ops[0].work.cores = 2;  // two of the four others
   EXPECT_NEAR(Simulate(setup).seconds, 1.25e-3, 1e-12);
 }
 
