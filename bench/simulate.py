@@ -25,7 +25,7 @@ def bench(args, model, images, policy, instances, cores, seconds):
     at_once = images * (cores if policy == "barriered" else 1)
     line = [args.parax, "bench", "--json", "--model", model, "--schedule-policy", policy,
             "--batch", str(images * (cores if policy == "barriered" else instances)),
-            "--bn-group", str(at_once), "--seconds", str(seconds)]
+            "--bn-group", str(at_once), "--seconds", str(seconds), "--tune", args.tune]
     if policy != "barriered":
         line += ["--instances", str(instances)]
     if policy.startswith("gate"):
@@ -36,7 +36,7 @@ def bench(args, model, images, policy, instances, cores, seconds):
 def sim(args, model, images, policy, instances):
     line = [args.parax, "sim", "--json", "--machine", "this", "--model", model, "--policy", policy,
             "--batch", str(images * instances), "--instances", str(instances),
-            "--gate", str(args.gate)]
+            "--gate", str(args.gate), "--seconds", str(args.seconds), "--tune", args.tune]
     return {row["policy"]: row["images_per_s"] for row in run(line)["results"]}
 
 
@@ -44,8 +44,9 @@ def rows(args, cores):
     cases = [("free", 1)] + [(policy, cores) for policy in POLICIES]
     for model, images in (pair.split(":") for pair in args.models.split(",")):
         images = int(images)
-        for policy, instances in cases:  # tunes
-            bench(args, model, images, policy, instances, cores, 0.1)
+        if args.tune == "auto":
+            for policy, instances in cases:
+                bench(args, model, images, policy, instances, cores, 0.1)
         if args.tune_only:
             continue
         # Before and after, so that a machine that slows down slows down both.
@@ -82,6 +83,7 @@ def main():
     parser.add_argument("--gate", type=int, default=1,
                         help="memory-bound ops of a NUMA domain at once, in policies gate and "
                              "gate+defer")
+    parser.add_argument("--tune", default="auto", help="auto or off")
     parser.add_argument("--tune-only", action="store_true",
                         help="only choose kernels, which takes long and is kept")
     parser.add_argument("--parax", default=str(BENCH.parent / "build/release/bin/parax"))

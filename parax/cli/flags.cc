@@ -169,7 +169,7 @@ std::vector<Flag> MakeFlags() {
           "classes of synthetic data or of a plan (default: the model's own)"),
       For("split", &O::split, kEval, basics, "NAME", "which images: val, test or train"),
 
-      For("seconds", &O::seconds, kBench, length, "X", "measure so long, after a warm-up"),
+      For("seconds", &O::seconds, kBench | kSim, length, "X", "measure so long, after a warm-up"),
       For("epochs,e", &O::epochs, kTrain, length, "N",
           "passes over the training images (default 90; 30 for images of at most 64 pixels)"),
       For("max-steps", &O::max_steps, kTrain, length, "N",

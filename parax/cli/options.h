@@ -92,7 +92,7 @@ struct Options {
   int top = 5;                         // predict
   std::string format = "csv";          // predict: csv or json
   std::string mode = "train";          // bench: or "infer"
-  double seconds = 10;                 // bench
+  double seconds = 10;                 // bench, sim
   std::string machine = "this";        // sim: or a file that describes one
   std::string sim_policy = "all";      // sim: or a schedule policy
   bool sweep = false;                  // sim: every number of cores an instance

@@ -20,7 +20,6 @@ namespace parax {
 namespace {
 
 constexpr int64_t kImagesPerCore = 16;
-constexpr double kSeconds = 3;  // of a measurement
 
 struct Row {
   SimCase run;
@@ -82,6 +81,9 @@ std::vector<SchedulePolicy> Policies(const Options& options) {
 std::vector<SimCase> Cases(const Options& options, const MachineModel& target) {
   const int most = target.cores_per_domain;
   const int asked = options.cores_per_instance == 0 ? most : options.cores_per_instance;
+  if (asked > most) {
+    FailUsage("--cores-per-instance is {}; a NUMA domain of {} has {}", asked, target.name, most);
+  }
   std::vector<SimCase> cases;
   for (const SchedulePolicy policy : Policies(options)) {
     for (int cores = 1; cores <= most; ++cores) {
@@ -95,9 +97,6 @@ std::vector<SimCase> Cases(const Options& options, const MachineModel& target) {
       }
       cases.push_back({policy, instances, cores, options.gate, options.seed});
     }
-  }
-  if (cases.empty()) {
-    FailUsage("--cores-per-instance is {}; a NUMA domain of {} has {}", asked, target.name, most);
   }
   return cases;
 }
@@ -142,7 +141,8 @@ MeasuredNetwork MeasureHere(const Options& options, const MachineModel& here, co
   Info("measuring ops of {} on {} instance{} of {} core{} here ...", setup.config.model.name,
        train.instances, train.instances == 1 ? "" : "s", cores_per_instance,
        cores_per_instance == 1 ? "" : "s");
-  return MeasureNetwork(setup.graph, setup.trainer, here, options.defer_memory, kSeconds);
+  return MeasureNetwork(setup.graph, setup.trainer, here, options.defer_memory,
+                        options.seconds / 2);
 }
 
 void Print(const Row& row, double barriered) {

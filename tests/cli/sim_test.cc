@@ -16,8 +16,9 @@ using testing::RunProgram;
 using testing::TemporaryFolder;
 
 std::vector<std::string> Command(const std::vector<std::string>& more) {
-  std::vector<std::string> command = {"sim",      "--model", "resnet20",   "--tune", "off",
-                                      "--layout", "nhwc",    "--winograd", "false"};
+  std::vector<std::string> command = {"sim",      "--seconds",  "0.2",  "--model",
+                                      "resnet20", "--tune",     "off",  "--layout",
+                                      "nhwc",     "--winograd", "false"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }
