@@ -41,7 +41,8 @@ def sim(args, model, images, policy, instances):
 
 
 def rows(args, cores):
-    cases = [("free", 1)] + [(policy, cores) for policy in POLICIES]
+    policies = args.policies.split(",")
+    cases = [("free", 1)] + [(policy, cores) for policy in policies]
     for model, images in (pair.split(":") for pair in args.models.split(",")):
         images = int(images)
         if args.tune == "auto":
@@ -52,8 +53,8 @@ def rows(args, cores):
         # Before and after, so that a machine that slows down slows down both.
         before = [bench(args, model, images, *case, cores, args.seconds) for case in cases]
         simulated = [sim(args, model, images, "free", 1)["free"]]
-        all_cores = sim(args, model, images, "all", cores)
-        simulated += [all_cores[policy] for policy in POLICIES]
+        all_cores = sim(args, model, images, policies[0] if len(policies) == 1 else "all", cores)
+        simulated += [all_cores[policy] for policy in policies]
         after = [bench(args, model, images, *case, cores, args.seconds) for case in cases]
         for i, (policy, instances) in enumerate(cases):
             measured = (before[i] + after[i]) / 2
@@ -79,6 +80,7 @@ def main():
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--models", default="resnet20:64,resnet18:8,resnet50:8",
                         help="NAME:IMAGES a core and step, with commas between")
+    parser.add_argument("--policies", default=",".join(POLICIES), help="on all cores")
     parser.add_argument("--seconds", type=float, default=4, help="of one measurement")
     parser.add_argument("--gate", type=int, default=1,
                         help="memory-bound ops of a NUMA domain at once, in policies gate and "

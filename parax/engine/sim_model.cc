@@ -155,40 +155,34 @@ MeasuredNetwork MeasureNetwork(const Graph& graph, const TrainerOptions& options
 }
 
 SerialParts FindSerialParts(const MeasuredNetwork& one, const MeasuredNetwork& several) {
-  // Several ops may bear one name, and not as many in both plans.
+  // By kinds of op: single ops' times vary by more than what is looked for, and what one is called
+  // and split into depends on the plan. Compared in lockstep, where as many cores are busy.
   struct Times {
-    double one = 0, several = 0, bytes = 0;
+    double one = 0, several = 0;
   };
-  std::map<std::string, Times> by_name;
+  std::map<std::pair<std::string, OpKind>, Times> kinds;
+  const auto kind = [](const PlanOp& op) { return std::pair(op.layer, op.kind); };
   for (size_t i = 0; i < one.plan.ops.size(); ++i) {
-    Times& times = by_name[one.plan.ops[i].name];
-    times.one += one.profile.ops[i].alone;
-    times.bytes += one.plan.ops[i].bytes;
+    kinds[kind(one.plan.ops[i])].one += one.profile.ops[i].together;
   }
   for (size_t i = 0; i < several.plan.ops.size(); ++i) {
-    by_name[several.plan.ops[i].name].several += several.profile.ops[i].alone;
+    kinds[kind(several.plan.ops[i])].several += several.profile.ops[i].together;
   }
   const double threads = static_cast<double>(Threads(several)) / Threads(one);
-  const BandwidthCurve curve(one.machine.bandwidth);
-  const double reach = curve.At(Threads(several));
-  double all = 0, serial = 0;
-  std::map<std::string, double> parts;
-  for (const auto& [name, times] : by_name) {
+  const auto part = [&](const Times& times) {
+    return std::clamp((times.several / times.one - 1) / (threads - 1), 0.0, 1.0);
+  };
+  Times all;
+  for (const auto& [name, times] : kinds) {
     if (times.one == 0 || times.several == 0) continue;
-    const double memory =
-        threads * std::min(times.bytes, times.one * curve.At(Threads(one))) / reach;
-    // What waiting for memory explains is no serial part.
-    const double seconds = times.several - std::max(0.0, memory - times.one);
-    const double part = std::clamp((seconds / times.one - 1) / (threads - 1), 0.0, 1.0);
-    parts[name] = part;
-    all += times.one;
-    serial += part * times.one;
+    all.one += times.one;
+    all.several += times.several;
   }
-  if (all == 0) Fail("no op of one thread is in the plan for {} threads", Threads(several));
+  if (all.one == 0) Fail("no kind of op is in the plans for one and for {} threads", threads);
   SerialParts result;
   for (const PlanOp& op : one.plan.ops) {
-    const auto found = parts.find(op.name);
-    result.ops.push_back(found == parts.end() ? serial / all : found->second);
+    const Times& times = kinds[kind(op)];
+    result.ops.push_back(part(times.one == 0 || times.several == 0 ? all : times));
   }
   return result;
 }

@@ -27,7 +27,7 @@ struct MeasuredNetwork {
 MeasuredNetwork MeasureNetwork(const Graph& graph, const TrainerOptions& options,
                                const MachineModel& machine, double defer_memory, double seconds);
 // By what the same network takes on instances of several threads, each with as many images for a
-// thread.
+// thread; in both all cores are busy.
 SerialParts FindSerialParts(const MeasuredNetwork& one, const MeasuredNetwork& several);
 
 struct SimCase {

@@ -119,22 +119,23 @@ TEST(SetupFor, ThreadsSpeedOpsUpByTheirSerialParts) {
   MeasuredNetwork one = Measured(), two = Measured();
   two.options.seats.resize(1);
   two.options.seats[0].pus.assign(2, 0);
+  const auto serial = [&](size_t op) { return one.plan.ops[op].layer == "conv" ? 0.25 : 0.0; };
   for (size_t i = 0; i < one.plan.ops.size(); ++i) {
-    one.plan.ops[i].name = two.plan.ops[i].name = std::to_string(i);
     one.plan.ops[i].bytes = 0;
+    one.profile.ops[i].together = one.profile.ops[i].alone;
     // Twice the images on two threads.
-    two.profile.ops[i].alone = one.profile.ops[i].alone * (1 + (i % 2 == 0 ? 0.25 : 0));
+    two.profile.ops[i].together = one.profile.ops[i].alone * (1 + serial(i));
   }
   one.serial = FindSerialParts(one, two);
   for (size_t i = 0; i < one.serial.ops.size(); ++i) {
-    EXPECT_NEAR(one.serial.ops[i], i % 2 == 0 ? 0.25 : 0, 1e-9);
+    EXPECT_NEAR(one.serial.ops[i], serial(i), 1e-9);
   }
   MachineModel target = Here();
   target.cores_per_domain = 4;
   target.bandwidth = {1e12, 1e12, 1e12, 1e12};
   const SimSetup setup = SetupFor(one, target, {.instances = 1, .cores_per_instance = 4});
   for (size_t i = 0; i < one.serial.ops.size(); ++i) {
-    const double factor = i % 2 == 0 ? 0.25 * 4 + 0.75 : 1;  // four times the images
+    const double factor = serial(i) * 4 + 1 - serial(i);  // four times the images
     EXPECT_NEAR(setup.ops[i + 1].work.seconds, factor * one.profile.ops[i].alone, 1e-12);
     EXPECT_EQ(setup.ops[i + 1].work.cores, 4);
   }
