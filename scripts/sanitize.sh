@@ -33,7 +33,7 @@ case $what in
   fuzz)
     seconds=${1:-600}
     shift || true
-    [ $# -gt 0 ] || set -- config image index safetensors
+    [ $# -gt 0 ] || set -- config image index machine safetensors
     build fuzz "${@/#/fuzz_}"
     export ASAN_OPTIONS=strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
     # What is new goes to build/fuzz/corpus, what crashes to build/fuzz/crashes: small files for the

@@ -57,6 +57,7 @@ void CheckTexts(const Options& o) {
   OneOf("tune", o.tune, {"auto", "off"});
   OneOf("update-policy", o.update_policy, {"commit", "eager"});
   (void)ParseSchedulePolicy(o.schedule_policy);
+  if (o.sim_policy != "all") (void)ParseSchedulePolicy(o.sim_policy);
   OneOf("best-metric", o.best_metric, {"accuracy", "loss"});
   OneOf("crop", o.crop, {"auto", "random-resized", "pad", "none"});
   OneOf("interpolation", o.interpolation, {"bilinear", "bicubic"});
@@ -196,7 +197,7 @@ std::vector<std::string> WithoutEffect(const Options& o) {
 }
 
 void CheckValues(const Options& options) {
-  const bool builds = IsOneOf(options.command, {"train", "plan", "tune"}) ||
+  const bool builds = IsOneOf(options.command, {"train", "plan", "tune", "sim"}) ||
                       (options.command == "bench" && !IsModelPath(options.model));
   if (builds && !options.model.empty()) (void)Resolved(ModelSpec{.name = options.model});
   CheckTexts(options);

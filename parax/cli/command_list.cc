@@ -22,6 +22,9 @@ const std::vector<Command>& Commands() {
        "  parax bench --model resnet50 --batch 64\n"
        "  parax bench --model resnet50 --mode infer --instances 1 --cores-per-instance all --batch "
        "1\n"},
+      {"sim", kSim, "Simulate training on another machine, or this one, by times measured here",
+       "  parax sim --model resnet50 --machine machines/2x28-xeon-8280.toml --sweep\n"
+       "  parax sim --model resnet50 --machine this --policy gate\n"},
       {"topo", kTopo, "Show cores, memory and limits as ParaX sees them",
        "  parax topo --advice\n"}};
   return commands;

@@ -9,6 +9,7 @@ int RunCommand(const Options& options) {
   if (options.command == "plan") return RunPlan(options);
   if (options.command == "tune") return RunTune(options);
   if (options.command == "bench") return RunBench(options);
+  if (options.command == "sim") return RunSim(options);
   return RunTopo(options);
 }
 

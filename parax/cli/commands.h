@@ -11,6 +11,7 @@ int RunPredict(const Options& options);
 int RunPlan(const Options& options);
 int RunTune(const Options& options);
 int RunBench(const Options& options);
+int RunSim(const Options& options);
 int RunTopo(const Options& options);
 int RunCommand(const Options& options);  // the one that options.command names
 

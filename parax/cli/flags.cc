@@ -139,14 +139,16 @@ std::vector<Flag> MakeFlags() {
   const char* augment = "Loss and augmentation";
   const char* output = "Output";
   const unsigned runs = kTrain | kEval | kPredict;
-  const unsigned all = runs | kPlan | kTopo | kTune | kBench;
+  const unsigned all = runs | kPlan | kTopo | kTune | kBench | kSim;
   std::vector<Flag> flags = {
-      For("model,m", &O::model, kTrain | kPlan | kTune, basics, "NAME",
+      For("model,m", &O::model, kTrain | kPlan | kTune | kSim, basics, "NAME",
           fmt::format("network: {}, or resnet:bottleneck:BLOCKS", fmt::join(ModelNames(), " "))),
       For("model,m", &O::model, kEval | kPredict, basics, "PATH",
           "run folder (its best checkpoint, else its newest) or checkpoint"),
       For("model,m", &O::model, kBench, basics, "NAME or PATH",
           "network, run folder or checkpoint"),
+      For("machine", &O::machine, kSim, basics, "FILE",
+          "machine to simulate: 'this', or a description such as those in machines/"),
       For("mode", &O::mode, kBench, basics, "NAME", "train or infer"),
       For("data,d", &O::data, kTrain, basics, "FOLDER",
           "folder with train/ and val/, each with a folder of images a class; 'synthetic' for "
@@ -163,11 +165,11 @@ std::vector<Flag> MakeFlags() {
           "keep the weights whose names start so as they are, such as --freeze conv1 layer1"),
       For("freeze-norm", &O::freeze_norm, kTrain, basics, "",
           "batch norms use their running statistics and keep them"),
-      For("classes", &O::classes, kTrain | kPlan | kTune | kBench, basics, "N",
+      For("classes", &O::classes, kTrain | kPlan | kTune | kBench | kSim, basics, "N",
           "classes of synthetic data or of a plan (default: the model's own)"),
       For("split", &O::split, kEval, basics, "NAME", "which images: val, test or train"),
 
-      For("seconds", &O::seconds, kBench, length, "X", "measure so long, after a warm-up"),
+      For("seconds", &O::seconds, kBench | kSim, length, "X", "measure so long, after a warm-up"),
       For("epochs,e", &O::epochs, kTrain, length, "N",
           "passes over the training images (default 90; 30 for images of at most 64 pixels)"),
       For("max-steps", &O::max_steps, kTrain, length, "N",
@@ -182,9 +184,9 @@ std::vector<Flag> MakeFlags() {
       For("patience", &O::patience, kTrain, length, "N",
           "stop after so many evaluations without a better one; 0: never"),
 
-      For("batch,b,batch-size", &O::batch, kTrain | kBench, machine, "N",
+      For("batch,b,batch-size", &O::batch, kTrain | kBench | kSim, machine, "N",
           "images a step over ALL instances together: the GLOBAL batch (not per device)"),
-      For("bn-group", &O::bn_group, kTrain | kBench, machine, "N",
+      For("bn-group", &O::bn_group, kTrain | kBench | kSim, machine, "N",
           "images that share batch-norm statistics (default: an instance's share of the batch)"),
       For("micro-batch", &O::micro_batch, kPlan | kTune, machine, "N",
           "images an instance takes through at once"),
@@ -202,28 +204,32 @@ std::vector<Flag> MakeFlags() {
           "size"),
       For("emulate", &O::emulate, runs | kPlan | kTune | kBench, machine, "",
           "compute bf16 on any CPU, slowly"),
-      For("layout", &O::layout, kTrain | kPlan | kTune | kBench, machine, "NAME",
+      For("layout", &O::layout, kTrain | kPlan | kTune | kBench | kSim, machine, "NAME",
           "memory layout of activations: auto, nhwc or blocked"),
-      For("tune", &O::tune, kTrain | kPlan | kBench, machine, "NAME",
+      For("tune", &O::tune, kTrain | kPlan | kBench | kSim, machine, "NAME",
           "auto: time kernels and layouts on first use, and keep the answer; off: fixed rules"),
-      For("winograd", &O::winograd, runs | kPlan | kTune | kBench, machine, "BOOL",
+      For("winograd", &O::winograd, runs | kPlan | kTune | kBench | kSim, machine, "BOOL",
           "fast 3x3 convolutions by Winograd's algorithm where they pay (default true)"),
-      For("update-policy", &O::update_policy, kTrain | kBench, machine, "NAME",
+      For("update-policy", &O::update_policy, kTrain | kBench | kSim, machine, "NAME",
           "commit: updates wait until all gradients are known to be finite; eager: they don't"),
       For("schedule-policy", &O::schedule_policy, kTrain | kEval | kBench, machine, "NAME",
           "how instances share memory bandwidth: free, stagger, gate or gate+defer; barriered: one "
           "instance a NUMA domain, with all its cores"),
-      For("gate", &O::gate, kTrain | kEval | kBench, machine, "N",
+      For("policy,schedule-policy", &O::sim_policy, kSim, machine, "NAME",
+          "barriered, free, stagger, gate, gate+defer or all of them"),
+      For("sweep", &O::sweep, kSim, machine, "",
+          "every number of cores an instance that divides a NUMA domain"),
+      For("gate", &O::gate, kTrain | kEval | kBench | kSim, machine, "N",
           "memory-bound ops of a NUMA domain at once, in policies gate and gate+defer; 0: as few "
           "as "
           "saturate its memory, as measured"),
-      For("defer-memory", &O::defer_memory, kTrain | kBench, machine, "X",
+      For("defer-memory", &O::defer_memory, kTrain | kBench | kSim, machine, "X",
           "gate+defer: putting off weight gradients may take this part more of activations' "
           "memory"),
       For("plan", &O::plan, kTrain, machine, "FILE",
           "use the kernels of an earlier run's plan.json: same seed, same bits"),
 
-      For("optimizer,opt", &O::optimizer, kTrain | kPlan | kBench, optimizer, "NAME",
+      For("optimizer,opt", &O::optimizer, kTrain | kPlan | kBench | kSim, optimizer, "NAME",
           "sgd, adam, adamw or lars"),
       For("lr,learning-rate", &O::lr, kTrain, optimizer, "RATE",
           "peak learning rate (default for sgd: 0.1 x sqrt(batch / 256))"),
@@ -255,8 +261,8 @@ std::vector<Flag> MakeFlags() {
       For("class-weights", &O::class_weights, kTrain, augment, "W",
           "'balanced', or a number a class with commas between"),
       For("dropout,drop", &O::dropout, kTrain, augment, "P", "before the last layer"),
-      For("image-size,img-size", &O::image_size, kTrain | kPlan | kTune | kBench, augment, "PIXELS",
-          "height and width that the network sees (default: the model's own)"),
+      For("image-size,img-size", &O::image_size, kTrain | kPlan | kTune | kBench | kSim, augment,
+          "PIXELS", "height and width that the network sees (default: the model's own)"),
       For("resize", &O::resize, kTrain, augment, "PIXELS",
           "evaluation: the shorter side becomes this, then the centre is cropped"),
       For("crop", &O::crop, kTrain, augment, "NAME",
@@ -284,7 +290,8 @@ std::vector<Flag> MakeFlags() {
       For("strict-data", &O::strict_data, kTrain | kEval, augment, "",
           "a broken image is an error, not a warning"),
 
-      For("seed", &O::seed, kTrain | kBench, output, "N", "of weights, order and augmentation"),
+      For("seed", &O::seed, kTrain | kBench | kSim, output, "N",
+          "of weights, order and augmentation"),
       For("top", &O::top, kPredict, output, "N", "classes listed an image"),
       For("format", &O::format, kPredict, output, "NAME", "csv or json"),
       For("advice", &O::advice, kTopo, output, "",
@@ -314,25 +321,6 @@ std::vector<Flag> MakeFlags() {
 }
 
 }  // namespace
-
-Span ParseSpan(const std::string& text, const std::string& name) {
-  static const std::vector<std::pair<std::string, std::pair<Span::Unit, double>>> kUnits = {
-      {"ep", {Span::Unit::kEpochs, 1}},    {"%", {Span::Unit::kPercent, 1}},
-      {"m", {Span::Unit::kSeconds, 60}},   {"s", {Span::Unit::kSeconds, 1}},
-      {"h", {Span::Unit::kSeconds, 3600}}, {"", {Span::Unit::kSteps, 1}}};
-  for (const auto& [suffix, unit] : kUnits) {
-    if (!text.ends_with(suffix) || text.size() == suffix.size()) continue;
-    const std::string number = text.substr(0, text.size() - suffix.size());
-    double value = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    const bool whole = unit.first != Span::Unit::kSteps || value == std::floor(value);
-    if (error == std::errc() && end == number.data() + number.size() && value >= 0 &&
-        std::isfinite(value) && whole) {
-      return {value * unit.second, unit.first};
-    }
-  }
-  FailUsage("--{} is '{}'; it must be like 500 (steps), 2ep, 6%, 10m", name, text);
-}
 
 const std::vector<Flag>& Flags() {
   static const std::vector<Flag> flags = MakeFlags();

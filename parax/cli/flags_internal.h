@@ -16,7 +16,8 @@ enum CommandBit : unsigned {
   kPlan = 8,
   kTopo = 16,
   kTune = 32,
-  kBench = 64
+  kBench = 64,
+  kSim = 128
 };
 
 // One flag, defined once: the command line, --config files and ToToml all come from it.

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "parax/base/error.h"
 #include "parax/base/file.h"
@@ -283,6 +285,25 @@ Options FromToml(const std::string& toml, const std::string& where) {
   ApplyConfig(options, toml, where, kTrain);
   options.given.clear();
   return options;
+}
+
+Span ParseSpan(const std::string& text, const std::string& name) {
+  static const std::vector<std::pair<std::string, std::pair<Span::Unit, double>>> kUnits = {
+      {"ep", {Span::Unit::kEpochs, 1}},    {"%", {Span::Unit::kPercent, 1}},
+      {"m", {Span::Unit::kSeconds, 60}},   {"s", {Span::Unit::kSeconds, 1}},
+      {"h", {Span::Unit::kSeconds, 3600}}, {"", {Span::Unit::kSteps, 1}}};
+  for (const auto& [suffix, unit] : kUnits) {
+    if (!text.ends_with(suffix) || text.size() == suffix.size()) continue;
+    const std::string number = text.substr(0, text.size() - suffix.size());
+    double value = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    const bool whole = unit.first != Span::Unit::kSteps || value == std::floor(value);
+    if (error == std::errc() && end == number.data() + number.size() && value >= 0 &&
+        std::isfinite(value) && whole) {
+      return {value * unit.second, unit.first};
+    }
+  }
+  FailUsage("--{} is '{}'; it must be like 500 (steps), 2ep, 6%, 10m", name, text);
 }
 
 }  // namespace parax

@@ -21,7 +21,7 @@ struct Span {
 // by CheckValues; whoever uses a value checks it against the data set and machine. See `parax
 // <command> --help`.
 struct Options {
-  std::string command;       // train, eval, predict, plan, topo, tune, bench
+  std::string command;       // train, eval, predict, plan, topo, tune, bench, sim
   std::string command_line;  // as it was typed, for reports
 
   // what
@@ -94,7 +94,10 @@ struct Options {
   int top = 5;                         // predict
   std::string format = "csv";          // predict: csv or json
   std::string mode = "train";          // bench: or "infer"
-  double seconds = 10;                 // bench
+  double seconds = 10;                 // bench, sim
+  std::string machine = "this";        // sim: or a file that describes one
+  std::string sim_policy = "all";      // sim: or a schedule policy
+  bool sweep = false;                  // sim: every number of cores an instance
 
   // Flags (long names, no dashes) that the command line or the config file set, with the text.
   std::map<std::string, std::string> given;

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 
-#include "parax/base/error.h"
 #include "parax/engine/overlap.h"
+#include "parax/engine/plan_buckets.h"
 #include "parax/layers/elementwise.h"
 
 namespace parax {
@@ -103,30 +102,17 @@ Instance::BoundPlan Instance::Bind(const Plan& plan) {
 void Instance::FindBuckets(BoundPlan& bound) const {
   const Plan& plan = *bound.plan;
   if (plan.options.mode != Mode::kTraining || wiring_.server == nullptr) return;
-  std::set<int> awaited;
-  bound.uses.resize(static_cast<size_t>(wiring_.server->buckets()));
-  std::vector<bool> written(plan.params.size(), false);
-  for (size_t i = 0; i < plan.ops.size(); ++i) {
-    for (const PlanArgument& argument : plan.ops[i].arguments) {
-      int param = -1;
-      if (argument.place == Place::kForm)
-        param = plan.forms[static_cast<size_t>(argument.index)].param;
-      if (argument.place == Place::kGradient) {
-        param = argument.index;
-        written[static_cast<size_t>(param)] = true;
-      }
-      if (param < 0 || wiring_.store->ServerParameter(param) < 0) continue;
-      const int bucket = wiring_.server->bucket_of(wiring_.store->ServerParameter(param));
-      if (awaited.insert(bucket).second) bound.ops[i].await.push_back(bucket);
-      std::vector<int>& uses = bound.ops[i].uses;
-      if (std::ranges::find(uses, bucket) == uses.end()) uses.push_back(bucket);
-    }
-    for (const int bucket : bound.ops[i].uses) ++bound.uses[static_cast<size_t>(bucket)];
+  std::vector<int> bucket_of;
+  for (size_t p = 0; p < plan.params.size(); ++p) {
+    const int parameter = wiring_.store->ServerParameter(static_cast<int>(p));
+    bucket_of.push_back(parameter < 0 ? -1 : wiring_.server->bucket_of(parameter));
   }
-  for (size_t p = 0; p < written.size(); ++p) {
-    if (wiring_.store->ServerParameter(static_cast<int>(p)) >= 0 && !written[p]) {
-      Fail("parameter {} gets no gradient: it does not lead to the logits", plan.params[p].name);
-    }
+  bound.uses.resize(static_cast<size_t>(wiring_.server->buckets()));
+  std::vector<OpBuckets> buckets = BucketsOf(plan, bucket_of);
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    for (const int bucket : buckets[i].uses) ++bound.uses[static_cast<size_t>(bucket)];
+    bound.ops[i].await = std::move(buckets[i].awaits);
+    bound.ops[i].uses = std::move(buckets[i].uses);
   }
 }
 

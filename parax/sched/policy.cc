@@ -44,6 +44,11 @@ int GateLimit(const std::vector<double>& bandwidth) {
   return static_cast<int>(enough - bandwidth.begin()) + 1;
 }
 
+int GatePlaces(SchedulePolicy policy, int limit, int instances) {
+  const bool gates = policy == SchedulePolicy::kGate || policy == SchedulePolicy::kGateDefer;
+  return gates && limit < instances ? std::max(1, limit) : 0;
+}
+
 Action Decide(SchedulePolicy policy, const GateState& gate, const NextOp& next) {
   if (policy != SchedulePolicy::kGate && policy != SchedulePolicy::kGateDefer) return Action::kRun;
   const bool defers = policy == SchedulePolicy::kGateDefer && gate.limit > 0;

@@ -47,6 +47,10 @@ Phase PhaseOf(const OpCost& op, const SeatRates& seat);
 // once. At least 1.
 int GateLimit(const std::vector<double>& bandwidth);
 
+// Places at a domain's gate: `limit` (at least 1) where somebody could have to wait, else 0 (no
+// gate).
+int GatePlaces(SchedulePolicy policy, int limit, int instances);
+
 struct GateState {
   int running = 0;  // access-intensive ops and slices of the domain
   int limit = 0;    // 0: no gate, as many as there are

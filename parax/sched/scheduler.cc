@@ -29,8 +29,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, StopFlag& stop)
   if (policy_ != SchedulePolicy::kGate && policy_ != SchedulePolicy::kGateDefer) return;
   for (size_t domain = 0; domain < gates_.size(); ++domain) {
     const auto leaves = std::ranges::count(options.leaf_domain, static_cast<int>(domain));
-    if (options.limit.at(domain) < leaves)
-      gates_[domain].limit = std::max(1, options.limit[domain]);
+    gates_[domain].limit = GatePlaces(policy_, options.limit.at(domain), static_cast<int>(leaves));
   }
 }
 
