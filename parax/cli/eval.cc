@@ -121,11 +121,12 @@ int RunEval(const Options& options) {
   evaluator.trace = recording.trace();
   Trainer trainer(model.graph, std::move(evaluator));
   trainer.Load(model.weights);
-  const auto input =
-      EvaluationSource(machine, model.config, options, split, batches, trainer.stop());
+  auto input = EvaluationSource(machine, model.config, options, split, batches, trainer.stop(),
+                                recording.trace());
   const auto begin = Clock::now();
   const EvalReport report = trainer.Evaluate(batches, *input, false);
   const double seconds = SecondsSince(begin);
+  input.reset();  // its threads write to the trace
   recording.Write();
   const std::optional<Profile> profile = recording.ProfileOf(/*training=*/false);
 

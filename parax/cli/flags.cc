@@ -307,8 +307,8 @@ std::vector<Flag> MakeFlags() {
   resume.toml = nullptr;
   flags.insert(flags.begin() + 3, std::move(resume));
   Flag trace = For("trace", &O::trace, kTrain | kEval | kBench, output, "FILE",
-                   fmt::format("write what each instance did last (its newest {} ops and waits) "
-                               "there, for chrome://tracing or Perfetto",
+                   fmt::format("write what each instance and decoding thread did last (its "
+                               "newest {} ops and waits) there, for chrome://tracing or Perfetto",
                                Trace::kEventsPerTrack));
   trace.toml = nullptr;  // of this run of the program alone, not of those that go on with it
   flags.push_back(std::move(trace));

@@ -218,7 +218,8 @@ TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& confi
 
 std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const ModelConfig& config,
                                               const Options& options, const Split& split,
-                                              const BatchPlan& batches, StopFlag& stop) {
+                                              const BatchPlan& batches, StopFlag& stop,
+                                              Trace* trace) {
   PipelineOptions pipeline;
   pipeline.plan = batches;
   pipeline.shuffle = false;
@@ -228,7 +229,16 @@ std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const Mode
   pipeline.transform = EvalTransform(config, options);
   pipeline.mark_broken = true;
   pipeline.strict = options.strict_data;
+  pipeline.tracks = DecodeTracks(trace, machine.workers, "evaluation");
   return MakeImagePipeline(split, pipeline, stop);
+}
+
+std::vector<TraceTrack*> DecodeTracks(Trace* trace, int workers, const std::string& what) {
+  std::vector<TraceTrack*> tracks;
+  for (int w = 0; trace != nullptr && w < workers; ++w) {
+    tracks.push_back(&trace->Decoder(fmt::format("decoder {} ({})", w, what)));
+  }
+  return tracks;
 }
 
 bool IsModelPath(const std::string& model) {

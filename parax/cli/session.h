@@ -60,7 +60,10 @@ TrainerOptions EvaluatorOptions(const Machine& machine, const ModelConfig& confi
                                 const Options& options, const BatchPlan& batches);
 std::unique_ptr<InputSource> EvaluationSource(const Machine& machine, const ModelConfig& config,
                                               const Options& options, const Split& split,
-                                              const BatchPlan& batches, StopFlag& stop);
+                                              const BatchPlan& batches, StopFlag& stop,
+                                              Trace* trace = nullptr);
+// A track a decoding thread, named after what is decoded; none without a trace.
+std::vector<TraceTrack*> DecodeTracks(Trace* trace, int workers, const std::string& what);
 
 // A checkpoint opened for evaluation or prediction: weights (averaged ones when it has them) and
 // configuration. `line` says which checkpoint was taken and why.

@@ -110,6 +110,7 @@ std::unique_ptr<InputSource> TrainingInput(const TrainSetup& setup, uint64_t fin
   options.mix.cutmix = setup.options.cutmix;
   options.mix.smoothing = setup.options.label_smoothing;
   options.keep_encoded_bytes = EncodedLimit(setup);
+  options.tracks = DecodeTracks(setup.trainer.trace, options.workers, "training");
   return MakeImagePipeline(setup.dataset.train, options, stop);
 }
 
@@ -117,7 +118,8 @@ std::unique_ptr<InputSource> EvaluationInput(const TrainSetup& setup, const Spli
                                              StopFlag& stop) {
   const BatchPlan batches = EvalBatches(
       split.size(), static_cast<int>(setup.machine.plan.seats.size()), setup.eval_micro);
-  return EvaluationSource(setup.machine, setup.config, setup.options, split, batches, stop);
+  return EvaluationSource(setup.machine, setup.config, setup.options, split, batches, stop,
+                          setup.trainer.trace);
 }
 
 }  // namespace parax

@@ -152,6 +152,11 @@ class ImagePipeline final : public InputSource {
   void Decode(const Chunk& chunk);
   void Complete(const Chunk& chunk, Slot& slot);
   void Fail(const char* what);
+  // This thread's: of its place in the arena, which has no other thread at the same time.
+  TraceTrack* Track() const {
+    const auto place = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
+    return place < options_.tracks.size() ? options_.tracks[place] : nullptr;
+  }
   bool over() const { return closing_.load(std::memory_order_acquire) || stop_.stopped(); }
 
   const PipelineOptions options_;
@@ -271,6 +276,7 @@ bool ImagePipeline::NextChunk(Chunk& chunk) {
 
 void ImagePipeline::Decode(const Chunk& chunk) {
   Slot& slot = rings_[static_cast<size_t>(chunk.leaf)].slot(chunk.number);
+  TraceTimer timer(Track());
   const Permutation order(options_.plan.samples, options_.seed, static_cast<uint64_t>(chunk.epoch));
   try {
     SampleDecoder::Worker& worker = *workers_.local();
@@ -283,9 +289,11 @@ void ImagePipeline::Decode(const Chunk& chunk) {
                                     slot.images + i * samples_.image_floats());
       slot.labels[i] = slot.ids[i] < 0 ? -1 : samples_.label(sample);
     }
+    const auto iteration = static_cast<uint64_t>(slot.iteration) + 1;
     if (slot.missing.fetch_sub(chunk.count, std::memory_order_acq_rel) == chunk.count) {
       Complete(chunk, slot);
     }
+    timer.Note({0, 0, iteration, 0, static_cast<uint16_t>(chunk.count), TraceKind::kDecode});
   } catch (const std::exception& error) {
     Fail(error.what());
   }

@@ -10,6 +10,7 @@
 #include "parax/data/dataset.h"
 #include "parax/data/input.h"
 #include "parax/data/transform.h"
+#include "parax/sched/trace.h"
 
 namespace parax {
 
@@ -34,6 +35,7 @@ struct PipelineOptions {
   bool mark_broken = false;
   bool strict = false;                                 // a file that cannot be decoded ends the run
   Clock::duration timeout = std::chrono::minutes(10);  // of a leaf's wait for one micro-batch
+  std::vector<TraceTrack*> tracks = {};  // one a worker, or none; no other pipeline writes to them
 };
 
 // Reads, decodes and augments the split's images on oneTBB threads, into a ring of micro-batches a

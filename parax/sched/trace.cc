@@ -6,6 +6,46 @@
 #include <nlohmann/json.hpp>
 
 namespace parax {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Name, category and what is known of an event beside its times.
+Json Describe(const std::vector<TracePlan>& plans, const TraceEvent& event) {
+  Json args = {{"iteration", event.iteration}};
+  std::string name;
+  switch (event.kind) {
+    case TraceKind::kOp: {
+      const TraceOp& op = plans.at(event.plan).ops.at(event.index);
+      name = op.name;
+      args["kind"] = op.kind;
+      args["implementation"] = op.implementation;
+      args["GFLOP"] = op.flops / 1e9;
+      args["MB"] = op.bytes / 1e6;
+      break;
+    }
+    case TraceKind::kBucketWait:
+      name = fmt::format("wait for bucket {}", event.index);
+      break;
+    case TraceKind::kInputWait:
+      name = "wait for input";
+      break;
+    case TraceKind::kServerWork:
+      name = "reduce and update";
+      break;
+    case TraceKind::kGateWait:
+      name = "wait at the gate";
+      break;
+    case TraceKind::kDecode:
+      name = "decode";
+      args["images"] = event.index;
+      break;
+  }
+  static constexpr const char* kCategories[] = {"op", "wait", "wait", "server", "wait", "decode"};
+  return {{"name", name}, {"cat", kCategories[static_cast<size_t>(event.kind)]}, {"args", args}};
+}
+
+}  // namespace
 
 std::vector<TraceEvent> TraceTrack::Events() const {
   const uint64_t kept = std::min<uint64_t>(written_, events_.size());
@@ -48,66 +88,44 @@ double Trace::SecondsPerCycle() const {
   return seconds / static_cast<double>(std::max<uint64_t>(Now() - cycles_, 1));
 }
 
+TraceTrack& Trace::Decoder(const std::string& name) {
+  const auto known = std::ranges::find(decoders_, name, [](const auto& t) { return t->name(); });
+  if (known != decoders_.end()) return **known;
+  return *decoders_.emplace_back(std::make_unique<TraceTrack>(name, capacity_));
+}
+
 std::string Trace::ToJson() const {
-  using Json = nlohmann::ordered_json;
   const double scale = 1e6 * SecondsPerCycle();
   // Cores' counters may differ by a little: an event may seem to begin before the trace did.
   const auto us = [&](uint64_t cycles) {
     return static_cast<double>(static_cast<int64_t>(cycles - cycles_)) * scale;
   };
-  const auto text = [](const Json& json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
   // Line by line: a tree of all events would take several times their text.
   std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   const char* separator = "\n";
-  const auto add = [&](const std::string& line) {
+  const auto add = [&](const Json& json) {
     out += separator;
-    out += line;
+    out += json.dump(-1, ' ', false, Json::error_handler_t::replace);
     separator = ",\n";
   };
-  for (size_t t = 0; t < tracks_.size(); ++t) {
-    const TraceTrack& track = *tracks_[t];
-    add(text({{"ph", "M"},
-              {"pid", 0},
-              {"tid", t},
-              {"name", "thread_name"},
-              {"args", {{"name", track.name()}, {"overwritten_events", track.overwritten()}}}}));
-    for (const TraceEvent& event : track.Events()) {
-      Json args = {{"iteration", event.iteration}};
-      std::string name;
-      switch (event.kind) {
-        case TraceKind::kOp: {
-          const TraceOp& op = plans_.at(event.plan).ops.at(event.index);
-          name = op.name;
-          args["kind"] = op.kind;
-          args["implementation"] = op.implementation;
-          args["GFLOP"] = op.flops / 1e9;
-          args["MB"] = op.bytes / 1e6;
-          break;
-        }
-        case TraceKind::kBucketWait:
-          name = fmt::format("wait for bucket {}", event.index);
-          break;
-        case TraceKind::kInputWait:
-          name = "wait for input";
-          break;
-        case TraceKind::kServerWork:
-          name = "reduce and update";
-          break;
-        case TraceKind::kGateWait:
-          name = "wait at the gate";
-          break;
+  size_t thread = 0;
+  for (const auto* tracks : {&tracks_, &decoders_}) {
+    for (const auto& track : *tracks) {
+      const size_t tid = thread++;
+      add({{"ph", "M"},
+           {"pid", 0},
+           {"tid", tid},
+           {"name", "thread_name"},
+           {"args", {{"name", track->name()}, {"overwritten_events", track->overwritten()}}}});
+      for (const TraceEvent& event : track->Events()) {
+        Json json = {{"ph", "X"},
+                     {"pid", 0},
+                     {"tid", tid},
+                     {"ts", us(event.begin)},
+                     {"dur", us(event.end) - us(event.begin)}};
+        json.update(Describe(plans_, event));
+        add(json);
       }
-      static constexpr const char* kCategories[] = {"op", "wait", "wait", "server", "wait"};
-      add(text({{"ph", "X"},
-                {"pid", 0},
-                {"tid", t},
-                {"ts", us(event.begin)},
-                {"dur", us(event.end) - us(event.begin)},
-                {"name", name},
-                {"cat", kCategories[static_cast<size_t>(event.kind)]},
-                {"args", args}}));
     }
   }
   return out + "\n]}\n";

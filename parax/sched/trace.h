@@ -12,15 +12,15 @@
 
 namespace parax {
 
-enum class TraceKind : uint8_t { kOp, kBucketWait, kInputWait, kServerWork, kGateWait };
-inline constexpr size_t kTraceKinds = 5;
+enum class TraceKind : uint8_t { kOp, kBucketWait, kInputWait, kServerWork, kGateWait, kDecode };
+inline constexpr size_t kTraceKinds = 6;
 
 // What an instance did between two readings of Trace::Now().
 struct TraceEvent {
   uint64_t begin = 0, end = 0;
   uint64_t iteration = 0;  // 0: evaluation
   uint16_t plan = 0;       // kOp, kGateWait: which of the trace's plans
-  uint16_t index = 0;      // op (kGateWait: that waits) or bucket; else 0
+  uint16_t index = 0;      // op (kGateWait: that waits), bucket or number of images (kDecode)
   TraceKind kind = TraceKind::kOp;
 };
 
@@ -100,9 +100,11 @@ class Trace {
 
   // The track's address stays. `name`: "instance 0 (core 3)".
   TraceTrack& AddTrack(std::string name);
+  // Of a thread that is no instance's: the one of that name, made on first use.
+  TraceTrack& Decoder(const std::string& name);
   void AddPlan(TracePlan plan);
   void ClearSums();  // while all writers are at rest
-  const std::vector<std::unique_ptr<TraceTrack>>& tracks() const { return tracks_; }
+  const std::vector<std::unique_ptr<TraceTrack>>& tracks() const { return tracks_; }  // instances'
   const std::vector<TracePlan>& plans() const { return plans_; }
   double SecondsPerCycle() const;  // measured since the trace was made
 
@@ -113,7 +115,7 @@ class Trace {
   size_t capacity_;
   uint64_t cycles_;  // at the same moment as time_
   Clock::time_point time_;
-  std::vector<std::unique_ptr<TraceTrack>> tracks_;
+  std::vector<std::unique_ptr<TraceTrack>> tracks_, decoders_;
   std::vector<TracePlan> plans_;
 };
 

@@ -219,17 +219,32 @@ TEST(Trace, HoldsWhatInstancesDid) {
   std::map<int, double> end;
   std::map<std::string, int> times;
   std::set<std::string> kinds;
+  std::map<int, std::string> tracks;
+  std::map<std::string, int> decoded;  // images, by what they are for
   for (const json& event : trace["traceEvents"]) {
-    if (event["ph"] != "X") continue;
+    if (event["ph"] != "X") {
+      tracks[event["tid"]] = event["args"]["name"];
+      continue;
+    }
     double& before = end[event["tid"]];
     EXPECT_GE(event["ts"].get<double>(), before - 0.01) << event;
     before = event["ts"].get<double>() + event["dur"].get<double>();
+    if (event["cat"] == "decode") {
+      const std::string name = tracks.at(event["tid"]);
+      decoded[name.substr(name.find('('))] += event["args"]["images"].get<int>();
+    }
     if (event["cat"] != "op") continue;
     ++times[event["name"]];
     kinds.insert(event["args"]["kind"]);
   }
   EXPECT_GE(times["conv1 backward"], 2);
   EXPECT_EQ(times["linear forward"], times["loss forward"]);
+  EXPECT_GE(decoded["(training)"], 16);
+  const fs::path val = folder.path() / "data/val";
+  const auto images = std::count_if(fs::recursive_directory_iterator(val),
+                                    fs::recursive_directory_iterator(),
+                                    [](const auto& entry) { return entry.is_regular_file(); });
+  EXPECT_EQ(decoded["(evaluation)"], images);
   EXPECT_TRUE(kinds.contains("conv backward weights") && kinds.contains("conv backward data"));
   const ProgramResult refused = RunProgram(
       folder.path(), TrainCommand({"--max-steps", "2", "--out", "no", "--trace", "none/t.json"}));
