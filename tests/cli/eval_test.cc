@@ -241,9 +241,9 @@ TEST(Trace, HoldsWhatInstancesDid) {
   EXPECT_EQ(times["linear forward"], times["loss forward"]);
   EXPECT_GE(decoded["(training)"], 16);
   const fs::path val = folder.path() / "data/val";
-  const auto images = std::count_if(fs::recursive_directory_iterator(val),
-                                    fs::recursive_directory_iterator(),
-                                    [](const auto& entry) { return entry.is_regular_file(); });
+  const auto images =
+      std::count_if(fs::recursive_directory_iterator(val), fs::recursive_directory_iterator(),
+                    [](const auto& entry) { return entry.is_regular_file(); });
   EXPECT_EQ(decoded["(evaluation)"], images);
   EXPECT_TRUE(kinds.contains("conv backward weights") && kinds.contains("conv backward data"));
   const ProgramResult refused = RunProgram(
