@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -77,18 +78,10 @@ CompileRequest RequestFor(const Case& c, bool blocked) {
   return request;
 }
 
-const char* PassOf(OpKind kind) {
-  switch (kind) {
-    case OpKind::kForward:
-      return "forward";
-    case OpKind::kBackwardData:
-      return "backward_data";
-    case OpKind::kBackwardWeights:
-      return "backward_weights";
-    case OpKind::kBackwardBoth:
-      return "backward";
-  }
-  return "";
+std::string PassOf(OpKind kind) {
+  std::string name = PassName(kind);
+  std::ranges::replace(name, ' ', '_');
+  return name;
 }
 
 // Operands stay where they are: what fits into the caches comes from them.

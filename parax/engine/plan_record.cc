@@ -101,12 +101,9 @@ std::string PlanRecord::Hash() const {
 }
 
 TracePlan DescribeForTrace(const Plan& plan) {
-  static constexpr const char* kPasses[] = {"forward", "backward data", "backward weights",
-                                            "backward"};  // OpKind
   TracePlan described{plan.options.mode == Mode::kTraining, plan.options.batch, {}};
   for (const PlanOp& op : plan.ops) {
-    described.ops.push_back({op.name,
-                             fmt::format("{} {}", op.layer, kPasses[static_cast<size_t>(op.kind)]),
+    described.ops.push_back({op.name, fmt::format("{} {}", op.layer, PassName(op.kind)),
                              op.kernel->implementation(), op.flops, op.bytes});
   }
   return described;

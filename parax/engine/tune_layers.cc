@@ -23,20 +23,6 @@ bool IsSlow(const std::string& implementation) {
   return names("ref") || (CurrentIsa() != Isa::kBaseline && narrow);
 }
 
-const char* PassName(OpKind kind) {
-  switch (kind) {
-    case OpKind::kForward:
-      return "forward";
-    case OpKind::kBackwardData:
-      return "backward data";
-    case OpKind::kBackwardWeights:
-      return "backward weights";
-    case OpKind::kBackwardBoth:
-      return "backward";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string LayerKey(const Graph& graph, const Graph::Node& node) {
@@ -73,6 +59,12 @@ int LayerTuner::Number(const Layout& layout) {
   const auto it = std::find(layouts_.begin(), layouts_.end(), layout);
   if (it == layouts_.end()) layouts_.push_back(layout);
   return static_cast<int>(std::find(layouts_.begin(), layouts_.end(), layout) - layouts_.begin());
+}
+
+int LayerTuner::InputLayout() {
+  Dims images = graph_.dims(0);
+  images[0] = options_.train.micro_batch;
+  return Number(Layout::ChannelsLast(images, options_.precision.type));
 }
 
 CompileRequest LayerTuner::Request(int node, std::span<const int> made, bool blocked) const {
@@ -264,9 +256,7 @@ const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span
 
 TunedPlan LayerTuner::Search() {
   LayoutProblem problem;
-  Dims images = graph_.dims(0);
-  images[0] = options_.train.micro_batch;
-  problem.input_layout = Number(Layout::ChannelsLast(images, options_.precision.type));
+  problem.input_layout = InputLayout();
   for (const Graph::Node& node : graph_.nodes()) {
     problem.nodes.push_back({node.inputs, node.output});
   }
@@ -302,10 +292,7 @@ TunedPlan LayerTuner::Search() {
 
 std::vector<ContendingLayer> LayerTuner::Contenders(const TunedPlan& plan) {
   std::vector<ContendingLayer> layers;
-  Dims images = graph_.dims(0);
-  images[0] = options_.train.micro_batch;
-  std::vector<int> made(static_cast<size_t>(graph_.values()),
-                        Number(Layout::ChannelsLast(images, options_.precision.type)));
+  std::vector<int> made(static_cast<size_t>(graph_.values()), InputLayout());
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Graph::Node& node = graph_.nodes()[n];
     const std::string label = graph_.label(static_cast<int>(n));

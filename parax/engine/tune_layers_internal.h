@@ -49,6 +49,7 @@ class LayerTuner {
   double ReorderSeconds(const Layout& from, const Layout& to);
   double FormSeconds(const Layout& form);  // of an optimizer that writes it
   int Number(const Layout& layout);
+  int InputLayout();  // number of the network's input's
   // Runs on a seat: oneDNN kernels must be made under the thread count they run with.
   template <typename Work>
   void OnSeat(Work work) {

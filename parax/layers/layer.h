@@ -53,6 +53,10 @@ struct Argument {
 };
 
 enum class OpKind : uint8_t { kForward, kBackwardData, kBackwardWeights, kBackwardBoth };
+constexpr const char* PassName(OpKind kind) {  // for tables
+  constexpr const char* kNames[] = {"forward", "backward data", "backward weights", "backward"};
+  return kNames[static_cast<size_t>(kind)];
+}
 
 struct CompiledOp {
   std::shared_ptr<const Kernel> kernel;
