@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
-#include "parax/base/error.h"
-#include "parax/data/pipeline.h"
-#include "parax/engine/weights.h"
+#include "parax/engine/rehearsal_internal.h"
 
 namespace parax {
 namespace {
@@ -63,23 +62,14 @@ double Jitter(const std::vector<TraceEvent>& events, size_t ops, uint64_t first)
 Measured Measure(const Graph& graph, TrainerOptions options, double seconds) {
   const auto leaves = static_cast<int>(options.seats.size());
   Lockstep lockstep(leaves);
-  Trace trace;
-  options.trace = &trace;
   options.hook = leaves > 1 ? &lockstep : nullptr;
   options.overlap = {};
-  options.eval_sizes.clear();
-  options.learning_rate = [](uint64_t) { return 0.0; };
-  options.loss.probabilities = false;
-  options.train.samples = options.train.batch * 1000;
-  const Dims image = graph.dims(0);
-  Trainer trainer(graph, options);
-  trainer.Load(InitTensors(graph, options.seed));
-  const auto input = MakeSyntheticSource(image[2], image[3], image[1], options.loss.classes,
-                                         options.train, options.seed);
+  Rehearsal rehearsal(graph, std::move(options), Trace::kEventsPerTrack);
+  const Trainer& trainer = rehearsal.trainer();
+  Trace& trace = rehearsal.trace();
   const auto train = [&](uint64_t last, const std::function<bool()>& enough) {
-    const TrainEnd end = trainer.Train(
-        last, *input, [](const StepReport&) {}, enough);
-    if (end.outcome != Outcome::kOk) Fail("measuring ops failed: {}", end.reason);
+    rehearsal.Train(
+        last, [](const StepReport&) {}, enough);
   };
   train(kWarmUp, [] { return false; });
   trace.ClearSums();
@@ -90,20 +80,13 @@ Measured Measure(const Graph& graph, TrainerOptions options, double seconds) {
   const double second = trace.SecondsPerCycle();
   const auto iterations = static_cast<double>(trainer.iteration() - kWarmUp);
   Measured measured;
-  double whole = 0, in_ops = 0;
-  for (size_t op = 0; op < trainer.plans()[0]->ops.size(); ++op) {
-    double cycles = 0, runs = 0;
-    for (const auto& track : trace.tracks()) {
-      cycles += static_cast<double>(track->op(0, op).cycles);
-      runs += static_cast<double>(track->op(0, op).runs);
-    }
-    in_ops += cycles;
-    measured.ops.push_back(runs > 0 ? second * cycles / runs : 0);
-  }
-  double slices = 0;
+  measured.ops = rehearsal.OpSeconds();
+  double whole = 0, in_ops = 0, slices = 0;
   for (const auto& track : trace.tracks()) {
-    whole += static_cast<double>(track->sums(true).whole);
-    slices += static_cast<double>(track->sums(true).slices);
+    const TraceSums& sums = std::as_const(*track).sums(true);
+    whole += static_cast<double>(sums.whole);
+    in_ops += static_cast<double>(sums.by[static_cast<size_t>(TraceKind::kOp)]);
+    slices += static_cast<double>(sums.slices);
   }
   measured.slices = second * slices / iterations;
   measured.between = second * std::max(0.0, whole - in_ops - slices) / iterations / leaves;

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "parax/base/error.h"
 #include "parax/base/log.h"
-#include "parax/data/pipeline.h"
+#include "parax/engine/rehearsal_internal.h"
 #include "parax/engine/tune_steps_internal.h"
-#include "parax/engine/weights.h"
 
 namespace parax {
 namespace {
@@ -18,23 +16,6 @@ constexpr double kEnoughSeconds = 1;  // of timed iterations, a plan and round
 constexpr int kRounds = 2;
 constexpr double kClearlySlower = 1.03;  // after a round, than the best
 constexpr double kHysteresis = 0.98;     // what a contender must beat the plan's own by
-
-// Mean seconds of the training plan's ops since the sums were cleared.
-std::vector<std::vector<double>> OpSeconds(const Graph& graph, const Plan& plan,
-                                           const Trace& trace) {
-  std::vector<std::vector<double>> seconds(graph.nodes().size());
-  for (size_t i = 0; i < plan.ops.size(); ++i) {
-    if (plan.ops[i].node < 0) continue;
-    double cycles = 0, runs = 0;
-    for (const auto& track : trace.tracks()) {
-      cycles += static_cast<double>(track->op(0, i).cycles);
-      runs += static_cast<double>(track->op(0, i).runs);
-    }
-    seconds[static_cast<size_t>(plan.ops[i].node)].push_back(cycles / runs *
-                                                             trace.SecondsPerCycle());
-  }
-  return seconds;
-}
 
 // Seconds of each contender of each op, by the key of its layer.
 class Measured {
@@ -94,32 +75,19 @@ std::vector<TunedOp> Choose(const ContendingLayer& layer, const Measured& measur
 StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPlan& plan) {
   TrainerOptions options = run;
   UseTuned(plan, options);
-  options.eval_sizes.clear();
-  Trace trace(0);
-  options.trace = &trace;
-  options.learning_rate = [](uint64_t) { return 0.0; };
-  options.loss.probabilities = false;
-  if (options.train.samples >= options.train.batch) {
-    options.train.samples = options.train.batch * 100;
-  }
-  const Dims image = graph.dims(0);
-  Trainer trainer(graph, options);
-  trainer.Load(InitTensors(graph, options.seed));
-  const auto input = MakeSyntheticSource(image[2], image[3], image[1], options.loss.classes,
-                                         options.train, options.seed);
+  Rehearsal rehearsal(graph, options, 0);
   std::vector<Clock::time_point> ends;
   const auto train = [&](uint64_t last) {
-    const TrainEnd end = trainer.Train(
-        last, *input, [&](const StepReport&) { ends.push_back(Clock::now()); },
+    rehearsal.Train(
+        last, [&](const StepReport&) { ends.push_back(Clock::now()); },
         [&] {
           return ends.size() > kWarmUp &&
                  std::chrono::duration<double>(ends.back() - ends[kWarmUp - 1]).count() >
                      kEnoughSeconds;
         });
-    if (end.outcome != Outcome::kOk) Fail("timing a plan failed: {}", end.reason);
   };
   train(kWarmUp);
-  trace.ClearSums();
+  rehearsal.trace().ClearSums();
   ends.back() = Clock::now();
   train(kWarmUp + kTimed);
   StepTimes times;
@@ -127,7 +95,12 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPl
     times.seconds =
         std::min(times.seconds, std::chrono::duration<double>(ends[i] - ends[i - 1]).count());
   }
-  times.ops = OpSeconds(graph, *trainer.plans()[0], trace);
+  const std::vector<double> seconds = rehearsal.OpSeconds();
+  times.ops.resize(graph.nodes().size());
+  for (size_t op = 0; op < seconds.size(); ++op) {
+    const int node = rehearsal.trainer().plans()[0]->ops[op].node;
+    if (node >= 0) times.ops[static_cast<size_t>(node)].push_back(seconds[op]);
+  }
   return times;
 }
 
