@@ -5,23 +5,23 @@ by `parax bench` on synthetic images. See bench/README.md."""
 import argparse
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 
 import machine
+import rounds
 
 BENCH = pathlib.Path(__file__).resolve().parent
 POLICIES = ("free", "stagger", "gate", "gate+defer", "barriered")
 
 
-def command(args, model, micro, policy, cores, seconds):
+def command(args, model, micro, policy, cores):
     """An instance takes --images images a step through, `micro` at a time; barriered takes the same
     global batch, with as many images at a time on all cores together."""
     batch = args.images * cores
     at_once = micro * cores if policy == "barriered" else micro
     line = [args.parax, "bench", "--json", "--mode", "train", "--model", model, "--batch", str(batch),
-            "--bn-group", str(at_once), "--schedule-policy", policy, "--seconds", str(seconds)]
+            "--bn-group", str(at_once), "--schedule-policy", policy]
     if policy != "barriered":
         line += ["--instances", str(cores)]
     if policy.startswith("gate") and args.gate:
@@ -29,30 +29,12 @@ def command(args, model, micro, policy, cores, seconds):
     return line
 
 
-def measure(line):
-    result = subprocess.run(line, capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(f"failed: {' '.join(line)}\n{result.stdout}{result.stderr}")
-    return json.loads(result.stdout)["images_per_s"]
-
-
 def rows(args, cores):
     for model in args.models.split(","):
         for micro in (int(m) for m in args.micro.split(",")):
-            for policy in POLICIES:  # tunes
-                measure(command(args, model, micro, policy, cores, 0.1))
-            rates = {policy: [] for policy in POLICIES}
-            for number in range(args.rounds):
-                order = POLICIES[number % len(POLICIES):] + POLICIES[:number % len(POLICIES)]
-                for policy in order:
-                    rates[policy].append(
-                        measure(command(args, model, micro, policy, cores, args.seconds)))
-            for policy in POLICIES:
-                ratios = [rate / free for rate, free in zip(rates[policy], rates["free"])]
-                yield {"model": model, "micro_batch": micro, "policy": policy,
-                       "images_per_s": statistics.median(rates[policy]),
-                       "ratio": statistics.median(ratios), "lowest": min(ratios),
-                       "highest": max(ratios), "rounds": rates[policy]}
+            lines = {policy: command(args, model, micro, policy, cores) for policy in POLICIES}
+            for row in rounds.compare(lines, "free", args.rounds, args.seconds):
+                yield {"model": model, "micro_batch": micro, **row}
 
 
 def markdown(result):
@@ -65,10 +47,7 @@ def markdown(result):
              "|---|---|" + "---|" * len(POLICIES)]
     cells = {}
     for row in result["rows"]:
-        text = f"{row['images_per_s']:,.1f}"
-        if row["policy"] != "free":
-            text += f": {row['ratio']:.2f} ({row['lowest']:.2f} - {row['highest']:.2f})"
-        cells.setdefault((row["model"], row["micro_batch"]), []).append(text)
+        cells.setdefault((row["model"], row["micro_batch"]), []).append(rounds.cell(row, "free"))
     for (model, micro), texts in cells.items():
         lines.append(f"| {model} | {micro} | " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
@@ -102,7 +81,7 @@ def main():
             if hog is not None and hog.poll() is not None:
                 sys.exit(f"{args.memory_hog} has ended: its co-tenancy was not measured")
             result["rows"].append(row)
-            print(f"{row['model']}, micro-batch {row['micro_batch']}, {row['policy']}: "
+            print(f"{row['model']}, micro-batch {row['micro_batch']}, {row['who']}: "
                   f"{row['images_per_s']:.1f} images/s, {row['ratio']:.3f} of free", flush=True)
             out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     finally:

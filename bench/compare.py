@@ -29,12 +29,16 @@ def run_processes(args, setting, cores):
         environment["LD_PRELOAD"] = args.tcmalloc
     command = [args.python, str(BENCH / setting["command"][0]), *setting["command"][1:], "--model",
                args.model, "--threads", str(setting["threads"]), "--seconds", str(args.seconds)]
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as errors:
         children = []
         for i in range(setting["processes"]):
             mine = {cores[i]} if setting["processes"] > 1 else set(cores)
+            together = []
+            if setting["together"]:
+                together = ["--rank", str(i), "--world", str(setting["processes"]), "--rendezvous",
+                            f"{scratch}/rendezvous"]
             children.append(subprocess.Popen(
-                command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                command + together, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=errors, preexec_fn=lambda cpus=mine: os.sched_setaffinity(0, cpus)))
 
         def give_up():
@@ -86,9 +90,10 @@ def measure(args, setting, cores):
 
 
 def screen(args, name, settings, cores, better, screening):
-    """The best of the settings by one measurement each; no measurement where there is no choice."""
-    if len(settings) == 1:
-        return settings[0]
+    """The best of the settings by one measurement each, and how good it is. No measurement where
+    there is no choice."""
+    if len(settings) == 1 and not args.best:
+        return 0, settings[0]
     measured = []
     for setting in settings:
         result = measure(args, setting, cores)
@@ -96,7 +101,7 @@ def screen(args, name, settings, cores, better, screening):
         screening.append({"who": name, "setting": setting["label"], **result})
         print(f"  screening {name}: {setting['label']}: {result['images_per_s']:.2f} images/s",
               flush=True)
-    return max(measured, key=lambda pair: pair[0])[1]
+    return max(measured, key=lambda pair: pair[0])
 
 
 def compare(args, kind, ours, others, cores):
@@ -106,9 +111,13 @@ def compare(args, kind, ours, others, cores):
     latency = kind == "latency"
     value = (lambda r: 1 / r["latency_ms"]) if latency else (lambda r: r["images_per_s"])
     screening = []
-    our_setting = screen(args, "ParaX", ours, cores, value, screening)
-    chosen = {name: screen(args, name, settings, cores, value, screening)
-              for name, settings in others.items()}
+    _, our_setting = screen(args, "ParaX", ours, cores, value, screening)
+    found = {name: screen(args, name, settings, cores, value, screening)
+             for name, settings in others.items()}
+    if args.best:
+        best = max(found, key=lambda name: found[name][0])
+        found = {best: found[best]}
+    chosen = {name: setting for name, (_, setting) in found.items()}
     rounds = {name: [] for name in chosen}
     our_results = []
     for number in range(args.rounds):
@@ -161,6 +170,8 @@ def main():
     parser.add_argument("--only", choices=["train", "infer"], help="not both")
     parser.add_argument("--quick", action="store_true",
                         help="one batch size, 2 seconds, one round: to see that all works")
+    parser.add_argument("--best", action="store_true",
+                        help="after the screening only the fastest of the others")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8, help="of one measurement")
     parser.add_argument("--python", default=sys.executable, help="has bench/requirements.txt")

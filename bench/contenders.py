@@ -1,5 +1,6 @@
 """Who is compared, with which settings. A setting is what one measurement runs: dicts with `label`,
-`command` (what follows the program), `threads`, `processes` and `tcmalloc`."""
+`command` (what follows the program), `threads`, `processes`, whether these train one network
+`together`, and `tcmalloc`."""
 
 TRAIN_BATCHES = {"imagenet": (16, 32, 64), "cifar": (64, 128, 256)}
 TRAIN_SHARES = {"imagenet": (16, 32), "cifar": (32, 64, 128)}  # ours, an instance
@@ -18,7 +19,8 @@ def _some(values, quick):
 def _torch(script, flags, batch, threads, processes, tcmalloc):
     label = f"batch {batch}" + (f" in each of {processes} processes" if processes > 1 else "")
     return {"label": label, "program": "python", "command": [script, *flags, "--batch", str(batch)],
-            "threads": threads, "processes": processes, "tcmalloc": tcmalloc}
+            "threads": threads, "processes": processes, "tcmalloc": tcmalloc,
+            "together": processes > 1 and script == "torch_train.py"}
 
 
 def _parax(mode, batch, flags, label):
@@ -39,8 +41,7 @@ def training(model, cores, tcmalloc, quick):
     for name, (flags, preload) in modes.items():
         others[name] = [_torch(script, flags, b, cores, 1, preload) for b in batches]
     if cores > 1:
-        # No gradients are exchanged: more than any training of one network could reach so.
-        name = "PyTorch, a process a core (no gradient exchange)"
+        name = "PyTorch, DistributedDataParallel, a process a core"
         others[name] = [_torch(script, flags, b, 1, cores, bool(tcmalloc))
                         for flags in (last, last + ["--compile"])
                         for b in (batches[0], batches[-1])[:1 if quick else 2]]

@@ -24,16 +24,17 @@ def await_start():
     sys.stdin.readline()
 
 
-def measure(step, seconds, images):
-    """Repeats `step`, which takes `images` through; the result as report() wants it."""
+def measure(step, seconds, images, agree=lambda go_on: go_on):
+    """Repeats `step`, which takes `images` through; the result as report() wants it. `agree`: what
+    all processes that must do equally many steps decide, each knowing its own wish."""
     begin = time.perf_counter()
     step()  # compiles
     step()
-    while time.perf_counter() - begin < seconds / 5:
+    while agree(time.perf_counter() - begin < seconds / 5):
         step()
     await_start()
     ends = [time.perf_counter()]
-    while len(ends) < 4 or ends[-1] - ends[0] < seconds:
+    while agree(len(ends) < 4 or ends[-1] - ends[0] < seconds):
         step()
         ends.append(time.perf_counter())
     latency = statistics.median(b - a for a, b in zip(ends, ends[1:]))

@@ -4,6 +4,7 @@ and thread counts take effect."""
 import argparse
 
 import torch
+import torch.distributed as dist
 import torch.nn as nn
 
 import networks
@@ -17,6 +18,9 @@ parser.add_argument("--seconds", type=float, default=10, help="measure so long")
 parser.add_argument("--channels-last", action="store_true")
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--bf16", action="store_true", help="under autocast")
+parser.add_argument("--rank", type=int, default=0)
+parser.add_argument("--world", type=int, default=1, help="processes that train one network")
+parser.add_argument("--rendezvous", help="new file where they meet")
 args = parser.parse_args()
 
 torch.set_num_threads(args.threads)
@@ -29,6 +33,19 @@ if args.channels_last:
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, weight_decay=1e-4)
 loss_function = nn.CrossEntropyLoss()
 model.train()
+agree = lambda go_on: go_on
+if args.world > 1:
+    dist.init_process_group("gloo", init_method=f"file://{args.rendezvous}", rank=args.rank,
+                            world_size=args.world)
+    # Running statistics differ from process to process, as between our instances within a step.
+    model = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
+                                                gradient_as_bucket_view=True)
+
+    def agree(go_on):  # as rank 0 wishes
+        flag = torch.tensor([int(go_on)])
+        dist.broadcast(flag, 0)
+        return bool(flag.item())
+
 forward = torch.compile(model) if args.compile else model
 
 
@@ -40,4 +57,4 @@ def step():
     optimizer.step()
 
 
-timing.report(timing.measure(step, args.seconds, args.batch), torch.__version__)
+timing.report(timing.measure(step, args.seconds, args.batch, agree), torch.__version__)

@@ -8,6 +8,7 @@ namespace parax {
 namespace {
 
 constexpr size_t kWorstOps = 5;
+constexpr double kWorthTelling = 0.01;  // of the time
 
 double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -48,6 +49,9 @@ std::string ProfileTable(const Profile& p) {
         100 * Ratio(flops, p.peaks.flops), bytes / 1e9, 100 * Ratio(bytes, p.peaks.bandwidth));
   }
   for (const Part& part : PartsOf(p)) text += start(part.name, part.seconds) + "\n";
+  if (p.lost > kWorthTelling * p.whole) {
+    text += start("in all that: cores ran others", p.lost) + "\n";
+  }
   text += fmt::format(
       "engine efficiency {:.1f} %: {:.2f} images/s of {:.2f} that the kernels alone make possible\n"
       "{:.1f} % of the multiply-add peak ({:.2f} GFLOP an image)\n",
@@ -90,6 +94,7 @@ nlohmann::ordered_json ProfileJson(const Profile& p) {
           {"images", p.images},
           {"seconds", p.whole},
           {"parts", parts},
+          {"lost_to_others", p.lost},
           {"reduction_share", Ratio(p.reduction, p.whole)},
           {"images_per_s", p.images_per_s()},
           {"kernel_images_per_s", p.kernel_images_per_s()},

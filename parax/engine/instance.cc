@@ -42,6 +42,7 @@ void Instance::Prepare(std::vector<const Plan*> plans) {
   plans_.clear();
   for (const Plan* plan : plans) plans_.push_back(Bind(*plan));
   for (const BoundPlan& bound : plans_) deferred_.reserve(bound.ops.size());
+  if (wiring_.spare_crowded) loss_.Begin();
   if (wiring_.server != nullptr) open_.resize(static_cast<size_t>(wiring_.server->buckets()));
 }
 

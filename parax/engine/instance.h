@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "parax/base/core_loss.h"
 #include "parax/data/input.h"
 #include "parax/engine/param_store.h"
 #include "parax/engine/plan.h"
@@ -28,6 +29,7 @@ class Instance {
     StopFlag* stop = nullptr;
     OpHook* hook = nullptr;          // may be null
     Scheduler* scheduler = nullptr;  // may be null
+    bool spare_crowded = false;      // the scheduler is told what part of its time the leaf lost
     SeatRates rates;                 // for the scheduler
     TraceTrack* track = nullptr;     // may be null; its trace knows the plans in Prepare's order
   };
@@ -109,6 +111,7 @@ class Instance {
   }
 
   Wiring wiring_;
+  CoreLoss loss_{std::chrono::milliseconds(100)};  // many time slices
   Arena arena_;
   size_t gradient_scratch_ = 0;  // offset in the arena
   std::vector<BoundPlan> plans_;

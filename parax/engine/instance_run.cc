@@ -21,6 +21,7 @@ Outcome Instance::RunOps(BoundPlan& bound, int begin, int end, const RunContext&
             TraceTimer(wiring_.track),
             static_cast<uint16_t>(&bound - plans_.data())};
   deferred_.clear();
+  if (wiring_.spare_crowded) wiring_.scheduler->Lost(wiring_.leaf, loss_.Part());
   Outcome outcome = Outcome::kOk;
   for (int i = begin; i < end; ++i) {
     if (wiring_.stop->stopped()) return Outcome::kStopped;

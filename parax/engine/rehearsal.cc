@@ -36,12 +36,9 @@ std::vector<double> Rehearsal::OpSeconds() const {
   const double second = trace_.SecondsPerCycle();
   std::vector<double> seconds;
   for (size_t op = 0; op < trainer_->plans()[0]->ops.size(); ++op) {
-    double cycles = 0, runs = 0;
-    for (const auto& track : trace_.tracks()) {
-      cycles += static_cast<double>(track->op(0, op).cycles);
-      runs += static_cast<double>(track->op(0, op).runs);
-    }
-    seconds.push_back(runs > 0 ? second * cycles / runs : 0);
+    const OpSum total = trace_.Total(0, op);
+    const auto runs = static_cast<double>(total.runs);
+    seconds.push_back(runs > 0 ? second * static_cast<double>(total.cycles) / runs : 0);
   }
   return seconds;
 }

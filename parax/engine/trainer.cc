@@ -55,10 +55,12 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
           "instance {} ({} {})", leaf, pus.size() == 1 ? "CPU" : "CPUs", fmt::join(pus, ",")));
       if (server_) server_->CountSlices(leaf, &track->sums(true).slices);
     }
-    leaves_.push_back(std::make_unique<Leaf>(Instance::Wiring{
-        leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)], store_.get(),
-        server_.get(), &stop_, options_.hook,
-        overlap_ == nullptr ? nullptr : &overlap_->scheduler(), options_.overlap.rates, track}));
+    Scheduler* scheduler = overlap_ == nullptr ? nullptr : &overlap_->scheduler();
+    const bool gated = scheduler != nullptr && scheduler->gated(leaf);
+    leaves_.push_back(std::make_unique<Leaf>(
+        Instance::Wiring{leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)],
+                         store_.get(), server_.get(), &stop_, options_.hook, scheduler,
+                         options_.overlap.spare_crowded && gated, options_.overlap.rates, track}));
   }
   if (options_.trace != nullptr) {
     for (const Plan* plan : plans) options_.trace->AddPlan(DescribeForTrace(*plan));

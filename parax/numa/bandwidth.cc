@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "parax/base/core_loss.h"
 #include "parax/base/file.h"
 #include "parax/base/log.h"
 #include "parax/base/stop.h"
@@ -50,22 +51,27 @@ double CopyFor(std::byte* to, const std::byte* from, size_t bytes, double second
   return 2 * copied / elapsed;
 }
 
-double MeasurePoint(const std::vector<int>& pus, const Arena& from, const Arena& to,
-                    double seconds) {
+double MeasurePoint(const std::vector<int>& pus, const Arena& from, const Arena& to, double seconds,
+                    double& lost) {
   const size_t share = from.size() / pus.size() / kPiece * kPiece;
   std::vector<std::array<double, kParts>> rates(pus.size());
+  std::vector<double> losses(pus.size());
   std::barrier start(static_cast<std::ptrdiff_t>(pus.size()));
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < pus.size(); ++i) {
     threads.emplace_back([&, i] {
       if (pus[i] >= 0) (void)BindThread({pus[i]});
+      CoreLoss loss;
+      loss.Begin();
       for (double& rate : rates[i]) {
         start.arrive_and_wait();
         rate = CopyFor(to.data() + i * share, from.data() + i * share, share, seconds / kParts);
       }
+      losses[i] = loss.Part();
     });
   }
   threads.clear();  // joins
+  lost = std::max(lost, *std::ranges::max_element(losses));
   double best = 0;
   for (size_t part = 0; part < kParts; ++part) {
     double sum = 0;
@@ -95,7 +101,8 @@ std::filesystem::path BandwidthCachePath() {
   return folder.empty() ? folder : folder / "bandwidth.json";
 }
 
-std::vector<double> MeasureCopyBandwidth(const std::vector<Seat>& seats, int os_node) {
+std::vector<double> MeasureCopyBandwidth(const std::vector<Seat>& seats, int os_node,
+                                         double* lost) {
   std::vector<int> pus;
   for (const Seat& seat : seats) {
     for (const int pu : seat.pus) pus.push_back(seat.bind ? pu : -1);
@@ -104,17 +111,20 @@ std::vector<double> MeasureCopyBandwidth(const std::vector<Seat>& seats, int os_
   const Arena to(from.size(), {.os_node = os_node});
   const double seconds = std::min(kMostOfAPoint, kSeconds / static_cast<double>(seats.size()));
   std::vector<double> bandwidth;
+  double most_lost = 0;
   size_t count = 0;
   for (const Seat& seat : seats) {
     count += seat.pus.size();
     const std::vector<int> first(pus.begin(), pus.begin() + static_cast<std::ptrdiff_t>(count));
-    bandwidth.push_back(MeasurePoint(first, from, to, seconds));
+    bandwidth.push_back(MeasurePoint(first, from, to, seconds, most_lost));
   }
+  if (lost != nullptr) *lost = most_lost;
   return bandwidth;
 }
 
 std::vector<double> CopyBandwidth(const std::vector<Seat>& seats, int os_node,
-                                  const std::string& machine, const std::filesystem::path& file) {
+                                  const std::string& machine, const std::filesystem::path& file,
+                                  double most_lost) {
   std::string key = fmt::format("{}; node {}; seats", machine, os_node);
   for (const Seat& seat : seats) key += " " + CpuList(seat.pus);
   Json json = ReadCache(file);
@@ -127,7 +137,12 @@ std::vector<double> CopyBandwidth(const std::vector<Seat>& seats, int os_node,
     }
   } catch (const Json::exception&) {  // of another type: measured anew
   }
-  const std::vector<double> measured = MeasureCopyBandwidth(seats, os_node);
+  double lost = 0;
+  const std::vector<double> measured = MeasureCopyBandwidth(seats, os_node, &lost);
+  if (lost > most_lost) {
+    Info("other programs ran while the memory's bandwidth was measured: the result is not kept");
+    return measured;
+  }
   json = ReadCache(file);  // what others wrote meanwhile stays
   json["bytes_per_s"][key] = measured;
   KeepInCache(file, json.dump(1) + "\n", "the measured bandwidth");

@@ -11,6 +11,7 @@ constexpr double kSaturated = 0.9;
 // Of the bandwidth of a copy: more than it has alone comes from caches, and so little of its share
 // does not keep memory busy.
 constexpr double kFromCaches = 1.5, kIdle = 0.25;
+constexpr double kMostLost = 0.05;  // what an idle system's own threads take is far below
 
 }  // namespace
 
@@ -58,6 +59,8 @@ Action Decide(SchedulePolicy policy, const GateState& gate, const NextOp& next) 
   if (gate.open()) return Action::kRun;
   return defers && next.deferred ? Action::kRunDeferred : Action::kWait;
 }
+
+bool OutsideGate(double lost) { return lost > kMostLost; }
 
 int StaggerOp(int index, int instances, int ops) {
   return static_cast<int>(static_cast<int64_t>(ops) * index / instances);

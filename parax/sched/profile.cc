@@ -18,10 +18,9 @@ void Add(ProfileRow& row, const ProfileRow& part) {
 ProfileRow RowOf(const Trace& trace, size_t plan, size_t index, double scale, const Peaks& peaks) {
   const TraceOp& op = trace.plans()[plan].ops[index];
   ProfileRow row{.name = op.name, .kind = op.kind, .implementation = op.implementation};
-  for (const auto& track : trace.tracks()) {
-    row.runs += track->op(plan, index).runs;
-    row.seconds += static_cast<double>(track->op(plan, index).cycles) * scale;
-  }
+  const OpSum total = trace.Total(plan, index);
+  row.runs = total.runs;
+  row.seconds = static_cast<double>(total.cycles) * scale;
   const double runs = static_cast<double>(row.runs);
   row.flops = op.flops * runs;
   row.bytes = op.bytes * runs;
@@ -44,6 +43,7 @@ Profile Summarise(const Trace& trace, bool training, const Peaks& peaks) {
   for (const auto& track : trace.tracks()) {
     const TraceSums& sums = track->sums(training);
     profile.whole += static_cast<double>(sums.whole) * scale;
+    profile.lost += sums.lost;
     profile.reduction += static_cast<double>(sums.slices) * scale;
     for (size_t k = 0; k < kTraceKinds; ++k) by[k] += static_cast<double>(sums.by[k]) * scale;
   }

@@ -33,6 +33,7 @@ struct Profile {
   size_t instances = 0;
   int64_t images = 0;
   double whole = 0;
+  double lost = 0;         // in any part: the cores ran other programs
   double compute = 0;      // in ops
   double reduction = 0;    // in the gradient server's slices: reduction and optimizer
   double server_wait = 0;  // for other instances' gradients and for updates

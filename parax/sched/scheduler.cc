@@ -35,10 +35,11 @@ Scheduler::Scheduler(const SchedulerOptions& options, StopFlag& stop)
 
 Action Scheduler::Next(int leaf, const NextOp& next) noexcept {
   Gate& gate = GateOf(leaf);
+  const int limit = LimitFor(leaf);
   int running = gate.running.load(std::memory_order_acquire);
   for (;;) {
-    const Action action = Decide(policy_, {running, gate.limit}, next);
-    const bool takes = next.phase == Phase::kAccessIntensive && gate.limit > 0;
+    const Action action = Decide(policy_, {running, limit}, next);
+    const bool takes = next.phase == Phase::kAccessIntensive && limit > 0;
     if (action != Action::kRun || !takes) return action;
     if (gate.running.compare_exchange_weak(running, running + 1, std::memory_order_acq_rel,
                                            std::memory_order_acquire)) {
@@ -49,8 +50,9 @@ Action Scheduler::Next(int leaf, const NextOp& next) noexcept {
 
 Outcome Scheduler::AwaitRoom(int leaf) noexcept {
   Gate& gate = GateOf(leaf);
+  const int limit = LimitFor(leaf);
   const auto room = [&] {
-    return gate.limit == 0 || gate.running.load(std::memory_order_seq_cst) < gate.limit;
+    return limit == 0 || gate.running.load(std::memory_order_seq_cst) < limit;
   };
   for (int i = 0; i < kSpins; ++i) {
     if (room()) return Outcome::kOk;
@@ -70,8 +72,8 @@ Outcome Scheduler::AwaitRoom(int leaf) noexcept {
 }
 
 void Scheduler::Leave(int leaf) noexcept {
+  if (LimitFor(leaf) == 0) return;
   Gate& gate = GateOf(leaf);
-  if (gate.limit == 0) return;
   gate.running.fetch_sub(1, std::memory_order_seq_cst);
   gate.left.Ring(1);  // one place: more would wake up to find it taken
 }

@@ -28,6 +28,9 @@ class Scheduler {
   // all of its leaves.
   bool gated(int leaf) const { return GateOf(leaf).limit > 0; }
 
+  // While the leaf holds no place: what part of its time it lost because its core ran others.
+  void Lost(int leaf, double part) noexcept { leaves_[Index(leaf)].outside = OutsideGate(part); }
+
   // Whether Stagger is to be called: before op `op` of `ops` of every pass. It holds back a leaf's
   // first.
   bool staggers() const { return policy_ == SchedulePolicy::kStagger; }
@@ -38,7 +41,7 @@ class Scheduler {
   // After kWait: until somebody left. Whoever holds a place must not call this, nor wait for
   // another leaf otherwise, so all who hold one come to give it back.
   Outcome AwaitRoom(int leaf) noexcept;
-  void Leave(int leaf) noexcept;  // nothing where the leaf is not gated
+  void Leave(int leaf) noexcept;  // nothing where the leaf needs no place
 
  private:
   // A counter that many write: places are few and any free one will do, so a single-writer sequence
@@ -50,13 +53,16 @@ class Scheduler {
   };
   struct alignas(64) Leaf {
     int domain = 0;
-    bool staggered = false;  // has begun (leaf 0: ended) its first pass; its own thread's
+    // Its own thread's:
+    bool outside = false;    // the gate
+    bool staggered = false;  // has begun (leaf 0: ended) its first pass
   };
 
   Gate& GateOf(int leaf) { return gates_[static_cast<size_t>(leaves_[Index(leaf)].domain)]; }
   const Gate& GateOf(int leaf) const {
     return gates_[static_cast<size_t>(leaves_[Index(leaf)].domain)];
   }
+  int LimitFor(int leaf) const { return leaves_[Index(leaf)].outside ? 0 : GateOf(leaf).limit; }
   static size_t Index(int leaf) { return static_cast<size_t>(leaf); }
 
   SchedulePolicy policy_;

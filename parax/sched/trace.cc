@@ -83,6 +83,15 @@ void Trace::ClearSums() {
   for (const auto& track : tracks_) track->ClearSums();
 }
 
+OpSum Trace::Total(size_t plan, size_t op) const {
+  OpSum total;
+  for (const auto& track : tracks_) {
+    total.cycles += track->op(plan, op).cycles;
+    total.runs += track->op(plan, op).runs;
+  }
+  return total;
+}
+
 double Trace::SecondsPerCycle() const {
   const double seconds = SecondsSince(time_);
   return seconds / static_cast<double>(std::max<uint64_t>(Now() - cycles_, 1));

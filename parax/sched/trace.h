@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parax/base/core_loss.h"
 #include "parax/base/cycles.h"
 #include "parax/base/stop.h"
 
@@ -27,6 +28,7 @@ struct TraceEvent {
 // Cycles of one thread, summed.
 struct TraceSums {
   uint64_t whole = 0;                      // between its start of work and its end
+  double lost = 0;                         // seconds of it in which the core ran others
   uint64_t slices = 0;                     // of the gradient server, wherever it ran them
   std::array<uint64_t, kTraceKinds> by{};  // TraceKind; waits hold the slices run meanwhile
 };
@@ -103,7 +105,8 @@ class Trace {
   // Of a thread that is no instance's: the one of that name, made on first use.
   TraceTrack& Decoder(const std::string& name);
   void AddPlan(TracePlan plan);
-  void ClearSums();  // while all writers are at rest
+  void ClearSums();                           // while all writers are at rest
+  OpSum Total(size_t plan, size_t op) const;  // of all instances
   const std::vector<std::unique_ptr<TraceTrack>>& tracks() const { return tracks_; }  // instances'
   const std::vector<TracePlan>& plans() const { return plans_; }
   double SecondsPerCycle() const;  // measured since the trace was made
@@ -143,13 +146,18 @@ class TraceTimer {
   uint64_t begin_ = 0;
 };
 
-// Adds the time that it lives to a track's whole. Hot code.
+// Adds the time that it lives to a track's whole. For long ones: it opens a file.
 class TraceSpan {
  public:
   TraceSpan(TraceTrack* track, bool training) noexcept
-      : track_(track), training_(training), begin_(track != nullptr ? Trace::Now() : 0) {}
+      : track_(track), training_(training), begin_(Trace::Now()) {
+    if (track_ != nullptr) loss_.Begin();
+  }
   ~TraceSpan() {
-    if (track_ != nullptr) track_->sums(training_).whole += Trace::Now() - begin_;
+    if (track_ == nullptr) return;
+    TraceSums& sums = track_->sums(training_);
+    sums.whole += Trace::Now() - begin_;
+    sums.lost += loss_.Seconds();
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
@@ -158,6 +166,7 @@ class TraceSpan {
   TraceTrack* track_;
   bool training_;
   uint64_t begin_;
+  CoreLoss loss_;
 };
 
 }  // namespace parax

@@ -78,6 +78,12 @@ TEST(Policy, WeightGradientsArePutOffWhileThereIsRoom) {
   EXPECT_EQ(Decide(SchedulePolicy::kGate, {.running = 0, .limit = 1}, weights), Action::kRun);
 }
 
+TEST(Policy, WhoLosesHisCoreStandsOutsideTheGate) {
+  EXPECT_FALSE(OutsideGate(0));
+  EXPECT_FALSE(OutsideGate(0.01));
+  EXPECT_TRUE(OutsideGate(0.3));
+}
+
 TEST(Policy, StaggerSpreadsOverOnePass) {
   EXPECT_EQ(StaggerOp(0, 4, 100), 0);
   EXPECT_EQ(StaggerOp(1, 4, 100), 25);

@@ -37,6 +37,7 @@ struct TwoInstances {
       Spend(*track, 5, 0, 1, TraceKind::kGateWait, kMega / 2);
       track->sums(true).slices = 4 * kMega;
       track->sums(true).whole = 22 * kMega;
+      track->sums(true).lost = 0.25;
       track->sums(false).whole = 10 * kMega;
     }
   }
@@ -56,6 +57,7 @@ TEST(Profile, PartsAddUpToTheWhole) {
   EXPECT_NEAR(p.input_wait, 2 * unit, 1e-3 * unit);
   EXPECT_NEAR(p.reduction, 8 * unit, 1e-3 * unit);
   EXPECT_NEAR(p.server_wait, 2 * unit, 1e-3 * unit) << "waits less the slices run meanwhile";
+  EXPECT_DOUBLE_EQ(p.lost, 0.5);
   EXPECT_NEAR(p.gate_wait, 1 * unit, 1e-3 * unit);
   EXPECT_NEAR(p.other, 1 * unit, 1e-3 * unit);
   EXPECT_NEAR(p.efficiency(), 30.0 / 44, 1e-6);

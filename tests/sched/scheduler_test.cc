@@ -74,6 +74,23 @@ TEST(Scheduler, DomainsHaveGatesOfTheirOwn) {
   EXPECT_EQ(scheduler.Next(1, kAccess), Action::kRun);
 }
 
+TEST(Scheduler, CrowdedLeavesTakeNoPlaceAndWaitForNone) {
+  StopFlag stop;
+  SchedulerOptions options = Gated(3, 1);
+  options.policy = SchedulePolicy::kGateDefer;
+  Scheduler scheduler(options, stop);
+  scheduler.Lost(1, 0.5);
+  EXPECT_EQ(scheduler.Next(1, kAccess), Action::kRun);
+  EXPECT_EQ(scheduler.Next(1, {.deferrable = true}), Action::kRun) << "nothing to wait for";
+  EXPECT_EQ(scheduler.Next(0, kAccess), Action::kRun) << "the place is free";
+  EXPECT_EQ(scheduler.Next(1, kAccess), Action::kRun);
+  EXPECT_EQ(scheduler.AwaitRoom(1), Outcome::kOk);
+  scheduler.Leave(1);
+  EXPECT_EQ(scheduler.Next(2, kAccess), Action::kWait) << "leaf 1 gave back what it did not have";
+  scheduler.Lost(1, 0);
+  EXPECT_EQ(scheduler.Next(1, kAccess), Action::kWait);
+}
+
 TEST(Scheduler, PlacesForAllAreNoGate) {
   StopFlag stop;
   Scheduler scheduler(Gated(2, 2), stop);

@@ -2,10 +2,13 @@
 #include "parax/engine/overlap.h"
 
 #include <gtest/gtest.h>
+#include <immintrin.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
+#include <thread>
 
 #include "parax/engine/weights.h"
 #include "parax/models/resnet.h"
@@ -33,14 +36,20 @@ class FailingHook : public OpHook {
   }
 };
 
-Trained TrainWith(SchedulePolicy policy, OpHook* hook = nullptr, double defer_memory = 0.5) {
+// Several instances share a core here, and other tests run beside: only by `spare_crowded` may they
+// stand outside the gate.
+Trained TrainWith(SchedulePolicy policy, OpHook* hook = nullptr, double defer_memory = 0.5,
+                  bool spare_crowded = false, uint64_t iterations = 4) {
   const Graph graph = BuildModel({.name = "resnet20", .classes = 10, .image_size = 16});
   TrainerOptions options = GradientOptions(kInstances, 24, 12, 2, 10);  // two micro-batches each
   options.learning_rate = [](uint64_t) { return 0.05; };
   options.hook = hook;
-  options.overlap = {
-      .policy = policy, .rates = kRates, .gate_limit = {1}, .defer_memory = defer_memory};
-  Trace trace;
+  options.overlap = {.policy = policy,
+                     .rates = kRates,
+                     .gate_limit = {1},
+                     .spare_crowded = spare_crowded,
+                     .defer_memory = defer_memory};
+  Trace trace(size_t{1} << 15);
   options.trace = &trace;
   Trainer trainer(graph, options);
   trainer.Load(InitTensors(graph, 3));
@@ -51,7 +60,7 @@ Trained TrainWith(SchedulePolicy policy, OpHook* hook = nullptr, double defer_me
   FixedSource source(options.train, 3 * 16 * 16, images, labels);
   Trained run;
   run.end = trainer.Train(
-      4, source, [](const StepReport&) {}, [] { return false; });
+      iterations, source, [](const StepReport&) {}, [] { return false; });
   run.weights = trainer.Weights();
   for (const auto& track : trace.tracks()) {
     EXPECT_EQ(track->overwritten(), 0u);
@@ -162,6 +171,47 @@ TEST(OverlapTest, DeferralKeepsToItsMemory) {
     const Trained run = TrainWith(SchedulePolicy::kGateDefer, nullptr, part);
     EXPECT_LE(static_cast<double>(run.arena), (1 + part) * static_cast<double>(without.arena));
   }
+}
+
+// Spins on every CPU, at least one thread for each instance.
+class Crowd {
+ public:
+  Crowd() {
+    const unsigned threads = std::max(2 * std::thread::hardware_concurrency(), 4u);
+    for (unsigned i = 0; i < threads; ++i) {
+      spinning_.emplace_back([](const std::stop_token& stop) {
+        while (!stop.stop_requested()) _mm_pause();
+      });
+    }
+  }
+
+ private:
+  std::vector<std::jthread> spinning_;
+};
+
+int WaitsOfLastIterations(const Trained& run, uint64_t first) {
+  int waits = 0;
+  for (const auto& events : run.events) {
+    waits += static_cast<int>(std::ranges::count_if(events, [&](const TraceEvent& event) {
+      return event.kind == TraceKind::kGateWait && event.iteration >= first;
+    }));
+  }
+  return waits;
+}
+
+TEST(OverlapTest, BesideOtherProgramsNobodyWaitsAtTheGate) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) {
+    GTEST_SKIP() << "this kernel does not tell what time a thread lost";
+  }
+  constexpr uint64_t kIterations = 40, kLast = 36;
+  const Crowd crowd;
+  int waits = 0;
+  for (int i = 0; i < 20 && waits == 0 && !OneCpu(); ++i) {
+    waits = WaitsOfLastIterations(TrainWith(SchedulePolicy::kGate), 1);
+  }
+  EXPECT_TRUE(waits > 0 || OneCpu()) << "nobody ever does";
+  const Trained run = TrainWith(SchedulePolicy::kGate, nullptr, 0.5, true, kIterations);
+  EXPECT_EQ(WaitsOfLastIterations(run, kLast), 0);
 }
 
 TEST(OverlapTest, AFailureLeavesNobodyAtTheGate) {
