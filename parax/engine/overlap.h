@@ -15,7 +15,7 @@ struct OverlapOptions {
   SchedulePolicy policy = SchedulePolicy::kFree;
   SeatRates rates;              // what a seat reaches: tells the phases of ops
   std::vector<int> gate_limit;  // a domain: access-intensive ops at once
-  bool spare_crowded = true;    // whose core runs others too stands outside the gate (policy.h)
+  bool spare_crowded = true;    // a core that runs others too opens its domain's gate (policy.h)
   double defer_memory = 0.1;    // gate+defer: deferral may enlarge the arena by this part of it
 };
 

@@ -60,7 +60,7 @@ Action Decide(SchedulePolicy policy, const GateState& gate, const NextOp& next) 
   return defers && next.deferred ? Action::kRunDeferred : Action::kWait;
 }
 
-bool OutsideGate(double lost) { return lost > kMostLost; }
+bool Crowded(double lost) { return lost > kMostLost; }
 
 int StaggerOp(int index, int instances, int ops) {
   return static_cast<int>(static_cast<int64_t>(ops) * index / instances);

@@ -77,10 +77,11 @@ enum class Action : uint8_t {
 // says.
 Action Decide(SchedulePolicy policy, const GateState& gate, const NextOp& next);
 
-// Whether a leaf that lost this part of its time, because its core ran others, stands outside its
-// domain's gate: it takes no place and waits for none. With a place it would keep others waiting
-// while it does not run, and a wait would delay the very leaf that all wait for at the update.
-bool OutsideGate(double lost);
+// Whether a leaf that lost this part of its time awake, because its core ran others, opens its
+// domain's gate to all. With a place it would keep others waiting while it does not run; a wait
+// would delay the very leaf that all wait for at the update; and who waits for it there has no use
+// for bandwidth saved or work put off.
+bool Crowded(double lost);
 
 // kStagger: the op before which instance 0 must have come in its first pass over `ops` ops, when
 // instance `index` of `instances` begins its own.

@@ -48,6 +48,15 @@ Action Scheduler::Next(int leaf, const NextOp& next) noexcept {
   }
 }
 
+void Scheduler::Lost(int leaf, double part) noexcept {
+  Leaf& self = leaves_[Index(leaf)];
+  Gate& gate = GateOf(leaf);
+  const bool crowded = Crowded(part);
+  if (crowded != self.crowded) gate.crowded.fetch_add(crowded ? 1 : -1, std::memory_order_relaxed);
+  self.crowded = crowded;
+  self.ungated = gate.crowded.load(std::memory_order_relaxed) > 0;
+}
+
 Outcome Scheduler::AwaitRoom(int leaf) noexcept {
   Gate& gate = GateOf(leaf);
   const int limit = LimitFor(leaf);

@@ -28,8 +28,9 @@ class Scheduler {
   // all of its leaves.
   bool gated(int leaf) const { return GateOf(leaf).limit > 0; }
 
-  // While the leaf holds no place: what part of its time it lost because its core ran others.
-  void Lost(int leaf, double part) noexcept { leaves_[Index(leaf)].outside = OutsideGate(part); }
+  // While the leaf holds no place: what part of its time it lost because its core ran others. For
+  // as long as some leaf of its domain is crowded, each finds the gate open from its next call on.
+  void Lost(int leaf, double part) noexcept;
 
   // Whether Stagger is to be called: before op `op` of `ops` of every pass. It holds back a leaf's
   // first.
@@ -48,13 +49,15 @@ class Scheduler {
   // a leaf would have to be summed over all leaves, and could not keep to a limit.
   struct alignas(64) Gate {
     std::atomic<int> running{0};
-    int limit = 0;  // 0: places for all
+    std::atomic<int> crowded{0};  // leaves of the domain
+    int limit = 0;                // 0: places for all
     Bell left;
   };
   struct alignas(64) Leaf {
     int domain = 0;
     // Its own thread's:
-    bool outside = false;    // the gate
+    bool crowded = false;
+    bool ungated = false;    // until the next look: needs no place
     bool staggered = false;  // has begun (leaf 0: ended) its first pass
   };
 
@@ -62,7 +65,7 @@ class Scheduler {
   const Gate& GateOf(int leaf) const {
     return gates_[static_cast<size_t>(leaves_[Index(leaf)].domain)];
   }
-  int LimitFor(int leaf) const { return leaves_[Index(leaf)].outside ? 0 : GateOf(leaf).limit; }
+  int LimitFor(int leaf) const { return leaves_[Index(leaf)].ungated ? 0 : GateOf(leaf).limit; }
   static size_t Index(int leaf) { return static_cast<size_t>(leaf); }
 
   SchedulePolicy policy_;

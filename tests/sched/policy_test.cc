@@ -78,10 +78,10 @@ TEST(Policy, WeightGradientsArePutOffWhileThereIsRoom) {
   EXPECT_EQ(Decide(SchedulePolicy::kGate, {.running = 0, .limit = 1}, weights), Action::kRun);
 }
 
-TEST(Policy, WhoLosesHisCoreStandsOutsideTheGate) {
-  EXPECT_FALSE(OutsideGate(0));
-  EXPECT_FALSE(OutsideGate(0.01));
-  EXPECT_TRUE(OutsideGate(0.3));
+TEST(Policy, WhoLosesHisCoreIsCrowded) {
+  EXPECT_FALSE(Crowded(0));
+  EXPECT_FALSE(Crowded(0.01));
+  EXPECT_TRUE(Crowded(0.3));
 }
 
 TEST(Policy, StaggerSpreadsOverOnePass) {

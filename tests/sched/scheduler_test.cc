@@ -74,21 +74,28 @@ TEST(Scheduler, DomainsHaveGatesOfTheirOwn) {
   EXPECT_EQ(scheduler.Next(1, kAccess), Action::kRun);
 }
 
-TEST(Scheduler, CrowdedLeavesTakeNoPlaceAndWaitForNone) {
+TEST(Scheduler, ACrowdedLeafOpensItsDomainsGate) {
   StopFlag stop;
-  SchedulerOptions options = Gated(3, 1);
-  options.policy = SchedulePolicy::kGateDefer;
-  Scheduler scheduler(options, stop);
-  scheduler.Lost(1, 0.5);
-  EXPECT_EQ(scheduler.Next(1, kAccess), Action::kRun);
-  EXPECT_EQ(scheduler.Next(1, {.deferrable = true}), Action::kRun) << "nothing to wait for";
-  EXPECT_EQ(scheduler.Next(0, kAccess), Action::kRun) << "the place is free";
-  EXPECT_EQ(scheduler.Next(1, kAccess), Action::kRun);
-  EXPECT_EQ(scheduler.AwaitRoom(1), Outcome::kOk);
-  scheduler.Leave(1);
-  EXPECT_EQ(scheduler.Next(2, kAccess), Action::kWait) << "leaf 1 gave back what it did not have";
-  scheduler.Lost(1, 0);
-  EXPECT_EQ(scheduler.Next(1, kAccess), Action::kWait);
+  Scheduler scheduler(
+      {.policy = SchedulePolicy::kGateDefer, .leaf_domain = {0, 0, 0, 1, 1}, .limit = {1, 1}},
+      stop);
+  const auto look = [&](double second_lost) {
+    for (const int leaf : {1, 0, 2, 3, 4}) scheduler.Lost(leaf, leaf == 1 ? second_lost : 0);
+  };
+  look(0.5);
+  for (const int leaf : {0, 1, 2}) {
+    EXPECT_EQ(scheduler.Next(leaf, kAccess), Action::kRun);
+    EXPECT_EQ(scheduler.Next(leaf, {.deferrable = true}), Action::kRun) << "nothing to wait for";
+    EXPECT_EQ(scheduler.AwaitRoom(leaf), Outcome::kOk);
+  }
+  EXPECT_EQ(scheduler.Next(3, kAccess), Action::kRun);
+  EXPECT_EQ(scheduler.Next(4, kAccess), Action::kWait) << "another domain";
+  for (const int leaf : {0, 1, 2}) scheduler.Leave(leaf);
+  look(0);
+  EXPECT_EQ(scheduler.Next(0, kAccess), Action::kRun);
+  EXPECT_EQ(scheduler.Next(1, kAccess), Action::kWait) << "given back what nobody had";
+  scheduler.Leave(0);
+  EXPECT_EQ(scheduler.Next(2, kAccess), Action::kRun);
 }
 
 TEST(Scheduler, PlacesForAllAreNoGate) {
