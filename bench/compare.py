@@ -13,13 +13,10 @@ import tempfile
 
 import contenders
 import machine
+import program
 import table
 
 BENCH = pathlib.Path(__file__).resolve().parent
-
-
-def fail(command, output):
-    sys.exit(f"failed: {' '.join(map(str, command))}\n{output}")
 
 
 def run_processes(args, setting, cores):
@@ -38,15 +35,15 @@ def run_processes(args, setting, cores):
                 together = ["--rank", str(i), "--world", str(setting["processes"]), "--rendezvous",
                             f"{scratch}/rendezvous"]
             children.append(subprocess.Popen(
-                command + together, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, preexec_fn=lambda cpus=mine: os.sched_setaffinity(0, cpus)))
+                command + together, env=environment, text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=errors, preexec_fn=lambda cpus=mine: os.sched_setaffinity(0, cpus)))
 
         def give_up():
             for child in children:
                 child.kill()
                 child.wait()
             errors.seek(0)
-            fail(command, errors.read())
+            program.fail(command, errors.read())
 
         for child in children:  # all warm up, then all begin
             line = child.stdout.readline()
@@ -69,10 +66,7 @@ def run_processes(args, setting, cores):
 def run_parax(args, setting):
     command = [args.parax, "bench", "--model", args.model, "--json", "--seconds", str(args.seconds),
                *setting["command"]]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        fail(command, result.stdout + result.stderr)
-    return json.loads(result.stdout)
+    return program.run_json(command)
 
 
 def measure(args, setting, cores):
@@ -156,7 +150,7 @@ def comparisons(args, cores, scratch):
         code = f"import networks; networks.export_onnx({args.model!r}, {onnx!r})"
         result = subprocess.run([args.python, "-c", code], cwd=BENCH, capture_output=True, text=True)
         if result.returncode != 0:
-            fail(["networks.export_onnx", args.model], result.stdout + result.stderr)
+            program.fail(["networks.export_onnx", args.model], result.stdout + result.stderr)
         yield ("throughput",
                *contenders.throughput(args.model, n, args.tcmalloc, args.quick, onnx))
         yield ("latency",
@@ -190,7 +184,7 @@ def main():
               "without it, and may be slower", file=sys.stderr)
     cores = machine.cores()
     command = " ".join(["bench/run.sh", *sys.argv[1:]])
-    result = {"command": command, "machine": machine.facts(), "comparisons": []}
+    result = {"commands": [command], "machine": machine.facts(), "comparisons": []}
     out = pathlib.Path(args.out)
     with tempfile.TemporaryDirectory() as scratch:
         for args.model in args.models.split(","):

@@ -1,16 +1,12 @@
 """Variants of `parax bench` in training, all of them in turn in every round."""
 
-import json
 import statistics
-import subprocess
-import sys
+
+import program
 
 
 def measure(line):
-    result = subprocess.run(line, capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(f"failed: {' '.join(line)}\n{result.stdout}{result.stderr}")
-    return json.loads(result.stdout)["images_per_s"]
+    return program.run_json(line)["images_per_s"]
 
 
 def compare(lines, base, rounds, seconds):

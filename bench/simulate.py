@@ -5,20 +5,13 @@ instances and policies, and the table measured / simulated / error. See bench/RE
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 
 import machine
+import program
 
 BENCH = pathlib.Path(__file__).resolve().parent
 POLICIES = ("barriered", "free", "stagger", "gate", "gate+defer")
-
-
-def run(line):
-    result = subprocess.run(line, capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(f"failed: {' '.join(line)}\n{result.stdout}{result.stderr}")
-    return json.loads(result.stdout)
 
 
 def bench(args, model, images, policy, instances, cores, seconds):
@@ -30,14 +23,14 @@ def bench(args, model, images, policy, instances, cores, seconds):
         line += ["--instances", str(instances)]
     if policy.startswith("gate"):
         line += ["--gate", str(args.gate)]
-    return run(line)["images_per_s"]
+    return program.run_json(line)["images_per_s"]
 
 
 def sim(args, model, images, policy, instances):
     line = [args.parax, "sim", "--json", "--machine", "this", "--model", model, "--policy", policy,
             "--batch", str(images * instances), "--instances", str(instances),
             "--gate", str(args.gate), "--seconds", str(args.seconds), "--tune", args.tune]
-    return {row["policy"]: row["images_per_s"] for row in run(line)["results"]}
+    return {row["policy"]: row["images_per_s"] for row in program.run_json(line)["results"]}
 
 
 def rows(args, cores):

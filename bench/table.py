@@ -18,7 +18,7 @@ def _figure(row):
 
 def markdown(result):
     facts = result["machine"]
-    made_by = " and ".join(f"`{command}`" for command in result["command"].split(" && "))
+    made_by = " and ".join(f"`{command}`" for command in result["commands"])
     isa = "AVX-512" if facts["avx512"] else "AVX2"
     lines = [f"{facts['cpu']} ({isa}), {facts['cores']} core{'s' if facts['cores'] > 1 else ''}, "
              f"fp32, synthetic images, made by {made_by}. Each setting is the best that "
@@ -49,7 +49,7 @@ def together(results):
     cpus = {result["machine"]["cpu"] for result in results}
     if len(cpus) != 1:
         raise SystemExit(f"results of different machines: {', '.join(sorted(cpus))}")
-    return {"command": " && ".join(result["command"] for result in results),
+    return {"commands": [command for result in results for command in result["commands"]],
             "machine": results[0]["machine"],
             "comparisons": [c for result in results for c in result["comparisons"]]}
 

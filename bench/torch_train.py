@@ -33,19 +33,12 @@ if args.channels_last:
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, weight_decay=1e-4)
 loss_function = nn.CrossEntropyLoss()
 model.train()
-agree = lambda go_on: go_on
 if args.world > 1:
     dist.init_process_group("gloo", init_method=f"file://{args.rendezvous}", rank=args.rank,
                             world_size=args.world)
     # Running statistics differ from process to process, as between our instances within a step.
     model = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
                                                 gradient_as_bucket_view=True)
-
-    def agree(go_on):  # as rank 0 wishes
-        flag = torch.tensor([int(go_on)])
-        dist.broadcast(flag, 0)
-        return bool(flag.item())
-
 forward = torch.compile(model) if args.compile else model
 
 
@@ -55,6 +48,14 @@ def step():
         loss = loss_function(forward(images), labels)
     loss.backward()
     optimizer.step()
+
+
+def agree(go_on):
+    if args.world == 1:
+        return go_on
+    flag = torch.tensor([int(go_on)])
+    dist.broadcast(flag, 0)  # as rank 0 wishes
+    return bool(flag.item())
 
 
 timing.report(timing.measure(step, args.seconds, args.batch, agree), torch.__version__)

@@ -150,7 +150,7 @@ class TraceTimer {
 class TraceSpan {
  public:
   TraceSpan(TraceTrack* track, bool training) noexcept
-      : track_(track), training_(training), begin_(Trace::Now()) {
+      : track_(track), training_(training), begin_(track != nullptr ? Trace::Now() : 0) {
     if (track_ != nullptr) loss_.Begin();
   }
   ~TraceSpan() {

@@ -36,8 +36,8 @@ class FailingHook : public OpHook {
   }
 };
 
-// Several instances share a core here, and other tests run beside: only by `spare_crowded` may they
-// stand outside the gate.
+// Several instances share a core here, and other tests run beside: only by `spare_crowded` may that
+// open the gate.
 Trained TrainWith(SchedulePolicy policy, OpHook* hook = nullptr, double defer_memory = 0.5,
                   bool spare_crowded = false, uint64_t iterations = 4) {
   const Graph graph = BuildModel({.name = "resnet20", .classes = 10, .image_size = 16});
@@ -49,7 +49,7 @@ Trained TrainWith(SchedulePolicy policy, OpHook* hook = nullptr, double defer_me
                      .gate_limit = {1},
                      .spare_crowded = spare_crowded,
                      .defer_memory = defer_memory};
-  Trace trace(size_t{1} << 15);
+  Trace trace(4 * Trace::kEventsPerTrack);  // 40 iterations
   options.trace = &trace;
   Trainer trainer(graph, options);
   trainer.Load(InitTensors(graph, 3));
@@ -189,7 +189,7 @@ class Crowd {
   std::vector<std::jthread> spinning_;
 };
 
-int WaitsOfLastIterations(const Trained& run, uint64_t first) {
+int WaitsSince(const Trained& run, uint64_t first) {
   int waits = 0;
   for (const auto& events : run.events) {
     waits += static_cast<int>(std::ranges::count_if(events, [&](const TraceEvent& event) {
@@ -207,11 +207,11 @@ TEST(OverlapTest, BesideOtherProgramsNobodyWaitsAtTheGate) {
   const Crowd crowd;
   int waits = 0;
   for (int i = 0; i < 20 && waits == 0 && !OneCpu(); ++i) {
-    waits = WaitsOfLastIterations(TrainWith(SchedulePolicy::kGate), 1);
+    waits = WaitsSince(TrainWith(SchedulePolicy::kGate), 1);
   }
   EXPECT_TRUE(waits > 0 || OneCpu()) << "nobody ever does";
   const Trained run = TrainWith(SchedulePolicy::kGate, nullptr, 0.5, true, kIterations);
-  EXPECT_EQ(WaitsOfLastIterations(run, kLast), 0);
+  EXPECT_EQ(WaitsSince(run, kLast), 0);
 }
 
 TEST(OverlapTest, AFailureLeavesNobodyAtTheGate) {
