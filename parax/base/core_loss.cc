@@ -17,34 +17,32 @@ void CoreLoss::Begin() {
   if (file_ >= 0) close(file_);
   file_ = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   looked_ = Clock::now();
-  last_ = Now();
-  began_ = last_.waited;
+  began_ = waited_ = Waited();
   part_ = 0;
 }
 
 double CoreLoss::Part() noexcept {
   const Clock::time_point now = Clock::now();
-  if (file_ < 0 || now - looked_ < period_) return part_;
-  const Times times = Now();
-  const double waited = times.waited - last_.waited;
-  const double wanted = times.ran - last_.ran + waited;
-  if (wanted > 0) part_ = std::clamp(waited / wanted, 0.0, 1.0);
+  const std::chrono::duration<double> passed = now - looked_;
+  if (file_ < 0 || passed < period_ || passed.count() <= 0) return part_;
+  const double waited = Waited();
+  part_ = std::clamp((waited - waited_) / passed.count(), 0.0, 1.0);
   looked_ = now;
-  last_ = times;
+  waited_ = waited;
   return part_;
 }
 
 // The file holds nanoseconds on a core, nanoseconds runnable without one, and a count.
-CoreLoss::Times CoreLoss::Now() const noexcept {
+double CoreLoss::Waited() const noexcept {
   std::array<char, 96> text;
   const ssize_t bytes = pread(file_, text.data(), text.size(), 0);
-  if (bytes <= 0) return {};
-  const char* const end = text.data() + bytes;
-  uint64_t ran = 0, waited = 0;
-  const auto first = std::from_chars(text.data(), end, ran);
-  if (first.ptr == end) return {};
-  std::from_chars(first.ptr + 1, end, waited);
-  return {static_cast<double>(ran) * 1e-9, static_cast<double>(waited) * 1e-9};
+  if (bytes <= 0) return 0;
+  const char *const begin = text.data(), *const end = begin + bytes;
+  const char* const second = std::find(begin, end, ' ');
+  if (second == end) return 0;
+  uint64_t nanoseconds = 0;
+  std::from_chars(second + 1, end, nanoseconds);
+  return static_cast<double>(nanoseconds) * 1e-9;
 }
 
 }  // namespace parax

@@ -17,23 +17,19 @@ class CoreLoss {
   CoreLoss(const CoreLoss&) = delete;
   CoreLoss& operator=(const CoreLoss&) = delete;
 
-  void Begin();                                                      // for the calling thread
-  double Seconds() const noexcept { return Now().waited - began_; }  // since Begin
-  // The part, between 0 and 1, of the time that it was not asleep between two looks that was lost;
-  // looks again when `period` has passed.
+  void Begin();                                                  // for the calling thread
+  double Seconds() const noexcept { return Waited() - began_; }  // lost since Begin
+  // Lost between the last two looks, as a part (0 to 1) of the time between them; looks again when
+  // `period` has passed.
   double Part() noexcept;
 
  private:
-  struct Times {
-    double ran = 0, waited = 0;  // seconds on a core, and runnable without one
-  };
-  Times Now() const noexcept;  // since the thread began; 0: not known
+  double Waited() const noexcept;  // seconds, since the thread began; 0: not known
 
   std::chrono::nanoseconds period_;
   int file_ = -1;
   Clock::time_point looked_;
-  double began_ = 0;  // waited until then
-  Times last_;        // at the last look
+  double began_ = 0, waited_ = 0;  // Waited() then, and at the last look
   double part_ = 0;
 };
 

@@ -77,7 +77,7 @@ enum class Action : uint8_t {
 // says.
 Action Decide(SchedulePolicy policy, const GateState& gate, const NextOp& next);
 
-// Whether a leaf that lost this part of its time awake, because its core ran others, opens its
+// Whether a leaf that lost this part of its time, because its core ran others, opens its
 // domain's gate to all. With a place it would keep others waiting while it does not run; a wait
 // would delay the very leaf that all wait for at the update; and who waits for it there has no use
 // for bandwidth saved or work put off.

@@ -104,6 +104,7 @@ TEST(Bench, ProfileNamesEveryKindAndAddsUp) {
   EXPECT_NEAR(profile["gflop_an_image"], 6 * 40.8e-3, 0.05 * 6 * 40.8e-3);
   EXPECT_NEAR(profile["engine_efficiency"], kinds / seconds, 1e-6);
   EXPECT_GT(profile["reduction_share"], 0);
+  EXPECT_LE(profile["lost_to_others"], seconds);
   for (const char* key : {"flop_share_of_peak", "peak_gflops_per_s", "peak_gbytes_per_s"}) {
     EXPECT_GT(profile[key], 0) << key;
   }
