@@ -78,8 +78,7 @@ MemoryEstimate EstimateMemory(const TrainSetup& setup) {
   memory.gradients = trainable * (leaves + (setup.trainer.policy == UpdatePolicy::kCommit ? 1 : 0));
   memory.activations = (arena + largest) * leaves;
   memory.input = InputBytes(setup);
-  // Copies in the files' order, and a table of places as large as three of the largest tensor.
-  memory.saving = trainable + ema + memory.optimizer + 3 * largest;
+  memory.saving = trainable + ema + memory.optimizer;  // copies in the files' order
   return memory;
 }
 

@@ -269,6 +269,7 @@ TrainSetup ResolveTraining(const Options& options, bool resumes) {
   if (!setup.synthetic) ResolveTransform(setup);
   TrainerOptions& trainer = setup.trainer;
   trainer.seats = setup.machine.plan.seats;
+  trainer.memory = std::make_shared<ArenaPool>();  // from tuning to the run
   trainer.domain_nodes = setup.machine.domain_nodes;
   trainer.overlap = setup.machine.overlap;
   trainer.seed = options.seed;

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "parax/base/error.h"
+#include "parax/base/parallel_internal.h"
 #include "parax/base/philox.h"
 #include "parax/data/cursor.h"
-#include "parax/data/parallel_internal.h"
 #include "parax/data/pipeline.h"
 #include "parax/numa/arena.h"
 

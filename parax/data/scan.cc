@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "parax/base/error.h"
+#include "parax/base/parallel_internal.h"
 #include "parax/data/index.h"
-#include "parax/data/parallel_internal.h"
 
 namespace parax {
 namespace {

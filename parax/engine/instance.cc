@@ -30,6 +30,10 @@ size_t GradientBytes(const Plan& plan, const PlanOp& op) {
 
 }  // namespace
 
+Instance::~Instance() {
+  if (wiring_.memory != nullptr) wiring_.memory->Give(std::move(arena_), wiring_.os_node);
+}
+
 void Instance::Prepare(std::vector<const Plan*> plans) {
   size_t bytes = 0;
   size_t scratch = 0;
@@ -38,7 +42,9 @@ void Instance::Prepare(std::vector<const Plan*> plans) {
     for (const PlanOp& op : plan->ops) scratch = std::max(scratch, GradientBytes(*plan, op));
   }
   gradient_scratch_ = RoundUp(bytes);
-  arena_ = Arena(gradient_scratch_ + scratch, ArenaOptions{wiring_.os_node, false});
+  bytes = gradient_scratch_ + scratch;
+  arena_ = wiring_.memory != nullptr ? wiring_.memory->Take(bytes, wiring_.os_node)
+                                     : Arena(bytes, {.os_node = wiring_.os_node});
   plans_.clear();
   for (const Plan* plan : plans) plans_.push_back(Bind(*plan));
   for (const BoundPlan& bound : plans_) deferred_.reserve(bound.ops.size());

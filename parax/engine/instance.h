@@ -9,7 +9,7 @@
 #include "parax/engine/param_store.h"
 #include "parax/engine/plan.h"
 #include "parax/gradserver/server.h"
-#include "parax/numa/arena.h"
+#include "parax/numa/arena_pool.h"
 #include "parax/sched/hook.h"
 #include "parax/sched/scheduler.h"
 #include "parax/sched/trace.h"
@@ -22,8 +22,9 @@ class Instance {
  public:
   struct Wiring {
     int leaf = 0;
-    int domain = 0;    // whose packed forms it reads
-    int os_node = -1;  // where its arena lies
+    int domain = 0;               // whose packed forms it reads
+    int os_node = -1;             // where its arena lies
+    ArenaPool* memory = nullptr;  // where its arena comes from; may be null
     ParamStore* store = nullptr;
     GradientServer* server = nullptr;  // null: inference only
     StopFlag* stop = nullptr;
@@ -35,6 +36,7 @@ class Instance {
   };
 
   explicit Instance(const Wiring& wiring) : wiring_(wiring) {}
+  ~Instance();
 
   // Allocates the arena and binds the kernels of all plans the instance will run. Setup code; call
   // on the leaf's thread, so that the memory is touched where it is used.

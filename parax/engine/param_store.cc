@@ -3,23 +3,58 @@
 #include <algorithm>
 
 #include "parax/base/error.h"
+#include "parax/base/parallel_internal.h"
 
 namespace parax {
 namespace {
 
 size_t Index(int i) { return static_cast<size_t>(i); }
 
+// Where the elements of a tensor lie in memory: element j of the i-th slice of the first dimension
+// at first[i] + rest[j], as each dimension of a blocked layout adds its own share to the offset.
+struct Positions {
+  std::vector<uint32_t> first = {0}, rest = {0};
+
+  explicit Positions(const Layout& layout) {
+    if (layout.elements() >= IndexMap::kNone) {
+      Fail("a tensor of 2^32 elements or more is too large");
+    }
+    const Dims dims = layout.dims();
+    Dims at(dims.size(), 0);
+    const size_t origin = layout.Offset(at);
+    for (size_t d = 0; d < dims.size(); ++d) {
+      std::vector<uint32_t>& sums = d == 0 ? first : rest;
+      std::vector<uint32_t> next;
+      std::vector<uint32_t> share;
+      for (at[d] = 0; at[d] < dims[d]; ++at[d]) {
+        share.push_back(static_cast<uint32_t>(layout.Offset(at) - (d == 0 ? 0 : origin)));
+      }
+      at[d] = 0;
+      for (const uint32_t sum : sums) {
+        for (const uint32_t one : share) next.push_back(sum + one);
+      }
+      sums = std::move(next);
+    }
+  }
+  // call(element in row-major order, position)
+  template <typename Call>
+  void ForEach(const Call& call) const {
+    size_t element = 0;
+    for (const uint32_t i : first) {
+      for (const uint32_t j : rest) call(element++, i + j);
+    }
+  }
+};
+
 void Gather(std::span<const float> packed, const Layout& layout, std::vector<float>& canonical) {
-  const std::vector<uint32_t> position = Positions(layout);
-  canonical.resize(position.size());
-  for (size_t i = 0; i < position.size(); ++i) canonical[i] = packed[position[i]];
+  canonical.resize(static_cast<size_t>(Product(layout.dims())));
+  Positions(layout).ForEach([&](size_t i, uint32_t position) { canonical[i] = packed[position]; });
 }
 
 void Scatter(const std::vector<float>& canonical, const Layout& layout, void* packed) {
-  const std::vector<uint32_t> position = Positions(layout);
   WithElement(layout.dtype(), [&]<typename T>(T) {
     T* to = static_cast<T*>(packed);
-    for (size_t i = 0; i < position.size(); ++i) to[position[i]] = T(canonical[i]);
+    Positions(layout).ForEach([&](size_t i, uint32_t position) { to[position] = T(canonical[i]); });
   });
 }
 
@@ -32,40 +67,20 @@ const NamedTensor& Find(const TensorMap& tensors, const std::string& name, const
 
 // Where each element of the master goes in a packed form.
 IndexMap MapBetween(const Layout& master, const Layout& form) {
-  const std::vector<uint32_t> from = Positions(master);
-  const std::vector<uint32_t> to = Positions(form);
+  if (form == master && !form.padded()) {
+    const auto elements = static_cast<uint32_t>(form.elements());
+    return {.run = elements, .base = {0}, .copy_elements = elements};
+  }
+  std::vector<uint32_t> from;
+  Positions(master).ForEach([&](size_t, uint32_t position) { from.push_back(position); });
   std::vector<uint32_t> position(master.elements(), IndexMap::kNone);
-  for (size_t i = 0; i < from.size(); ++i) position[from[i]] = to[i];
+  Positions(form).ForEach([&](size_t i, uint32_t to) { position[from[i]] = to; });
   IndexMap map = CompressIndexMap(position, form.elements());
   map.type = form.dtype();
   return map;
 }
 
 }  // namespace
-
-std::vector<uint32_t> Positions(const Layout& layout) {
-  const Dims dims = layout.dims();
-  // In a blocked layout each dimension adds its own share to the offset, whatever the others are:
-  // one table a dimension replaces a full offset computation an element.
-  const size_t origin = layout.Offset(std::vector<int64_t>(dims.size(), 0));
-  std::vector<size_t> sums = {origin};
-  for (size_t d = 0; d < dims.size(); ++d) {
-    std::vector<size_t> table(Index(static_cast<int>(dims[d])));
-    for (size_t i = 0; i < table.size(); ++i) {
-      std::vector<int64_t> at(dims.size(), 0);
-      at[d] = static_cast<int64_t>(i);
-      table[i] = layout.Offset(at) - origin;
-    }
-    std::vector<size_t> next;
-    next.reserve(sums.size() * table.size());
-    for (const size_t sum : sums) {
-      for (const size_t share : table) next.push_back(sum + share);
-    }
-    sums = std::move(next);
-  }
-  if (layout.elements() >= IndexMap::kNone) Fail("a tensor of 2^32 elements or more is too large");
-  return {sums.begin(), sums.end()};
-}
 
 ParamStore::ParamStore(std::vector<const Plan*> plans, std::vector<int> domain_nodes)
     : plans_(std::move(plans)), domain_nodes_(std::move(domain_nodes)) {
@@ -114,15 +129,16 @@ ParamStore::ParamStore(std::vector<const Plan*> plans, std::vector<int> domain_n
 }
 
 void ParamStore::DescribeTo(ServerOptions& options) const {
-  for (const int p : server_order_) {
-    const PlanParam& param = plan().params[Index(p)];
-    ParameterSpec spec;
+  options.parameters.resize(server_order_.size());
+  ParallelFor(server_order_.size(), [&](size_t i) {
+    const size_t p = Index(server_order_[i]);
+    const PlanParam& param = plan().params[p];
+    ParameterSpec& spec = options.parameters[i];
     spec.name = param.name;
     spec.elements = param.grad.elements();
     spec.decay = param.spec.decay;
-    for (const Layout& form : forms_[Index(p)]) spec.forms.push_back(MapBetween(param.grad, form));
-    options.parameters.push_back(std::move(spec));
-  }
+    for (const Layout& form : forms_[p]) spec.forms.push_back(MapBetween(param.grad, form));
+  });
   for (const PlanMoment& moment : plan().moments) {
     MomentSpec spec;
     spec.channels = moment.channels;
@@ -159,12 +175,12 @@ const float* ParamStore::State(int state) const {
 }
 
 void ParamStore::Load(const TensorMap& tensors) {
-  for (size_t p = 0; p < plan().params.size(); ++p) {
+  ParallelFor(plan().params.size(), [&](size_t p) {
     const PlanParam& param = plan().params[p];
     const NamedTensor& tensor = Find(tensors, param.name, param.spec.dims);
     if (server_param_[p] >= 0) {
       Scatter(tensor.values, param.grad, server_->master(server_param_[p]).data());
-      continue;
+      return;
     }
     own_params_[p].canonical = tensor.values;
     for (size_t d = 0; d < own_.size(); ++d) {
@@ -172,7 +188,7 @@ void ParamStore::Load(const TensorMap& tensors) {
         Scatter(tensor.values, forms_[p][f], own_[d].data() + own_params_[p].offset[d][f]);
       }
     }
-  }
+  });
   for (size_t s = 0; s < plan().states.size(); ++s) {
     const NamedTensor& tensor = Find(tensors, plan().states[s].name, plan().states[s].spec.dims);
     std::copy(tensor.values.begin(), tensor.values.end(),

@@ -12,9 +12,6 @@
 
 namespace parax {
 
-// Position in memory of each element of a layout, in canonical (row-major) order.
-std::vector<uint32_t> Positions(const Layout& layout);
-
 // The parameters and running statistics of one network as its plans' ops read them. Trainable ones
 // live in the gradient server; frozen ones, and all of them when there is no server (inference), in
 // memory of this store, one copy of the packed forms a domain.

@@ -57,10 +57,10 @@ Trainer::Trainer(const Graph& graph, TrainerOptions options)
     }
     Scheduler* scheduler = overlap_ == nullptr ? nullptr : &overlap_->scheduler();
     const bool gated = scheduler != nullptr && scheduler->gated(leaf);
-    leaves_.push_back(std::make_unique<Leaf>(
-        Instance::Wiring{leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)],
-                         store_.get(), server_.get(), &stop_, options_.hook, scheduler,
-                         options_.overlap.spare_crowded && gated, options_.overlap.rates, track}));
+    leaves_.push_back(std::make_unique<Leaf>(Instance::Wiring{
+        leaf, domain, options_.domain_nodes[static_cast<size_t>(domain)], options_.memory.get(),
+        store_.get(), server_.get(), &stop_, options_.hook, scheduler,
+        options_.overlap.spare_crowded && gated, options_.overlap.rates, track}));
   }
   if (options_.trace != nullptr) {
     for (const Plan* plan : plans) options_.trace->AddPlan(DescribeForTrace(*plan));

@@ -42,7 +42,8 @@ struct TrainerOptions {
   std::function<double(uint64_t iteration)> learning_rate;  // pure, does not allocate
   OverlapOptions overlap;
   OpHook* hook = nullptr;
-  Trace* trace = nullptr;  // gets a track an instance; outlives the trainer
+  Trace* trace = nullptr;             // gets a track an instance; outlives the trainer
+  std::shared_ptr<ArenaPool> memory;  // the instances' memory is taken from here; null: allocated
 };
 
 // How a trainer with these options builds its plan for `batch` images.

@@ -10,8 +10,8 @@
 namespace parax {
 namespace {
 
-constexpr uint64_t kWarmUp = 1;
-constexpr uint64_t kTimed = 3;
+constexpr uint64_t kMostTimed = 3;    // iterations of a plan and round
+constexpr uint64_t kLeastTimed = 2;   // when a single one takes kEnoughSeconds
 constexpr double kEnoughSeconds = 1;  // of timed iterations, a plan and round
 constexpr int kRounds = 2;
 constexpr double kClearlySlower = 1.03;  // after a round, than the best
@@ -76,22 +76,25 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPl
   TrainerOptions options = run;
   UseTuned(plan, options);
   Rehearsal rehearsal(graph, options, 0);
-  std::vector<Clock::time_point> ends;
-  const auto train = [&](uint64_t last) {
-    rehearsal.Train(
-        last, [&](const StepReport&) { ends.push_back(Clock::now()); },
-        [&] {
-          return ends.size() > kWarmUp &&
-                 std::chrono::duration<double>(ends.back() - ends[kWarmUp - 1]).count() >
-                     kEnoughSeconds;
-        });
+  std::vector<Clock::time_point> ends = {Clock::now()};
+  const auto enough = [&] {
+    return std::chrono::duration<double>(ends.back() - ends.front()).count() >= kEnoughSeconds;
   };
-  train(kWarmUp);
-  rehearsal.trace().ClearSums();
-  ends.back() = Clock::now();
-  train(kWarmUp + kTimed);
+  const auto train = [&](uint64_t last, const std::function<bool()>& interrupted) {
+    rehearsal.Train(
+        last, [&](const StepReport&) { ends.push_back(Clock::now()); }, interrupted);
+  };
+  const auto never = [] { return false; };
+  train(1, never);
+  if (enough()) {  // nothing that only a first step does can matter in one as long as this
+    train(kLeastTimed, never);
+  } else {
+    rehearsal.trace().ClearSums();
+    ends = {Clock::now()};
+    train(1 + kMostTimed, enough);
+  }
   StepTimes times;
-  for (size_t i = kWarmUp; i < ends.size(); ++i) {
+  for (size_t i = 1; i < ends.size(); ++i) {
     times.seconds =
         std::min(times.seconds, std::chrono::duration<double>(ends[i] - ends[i - 1]).count());
   }

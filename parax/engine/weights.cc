@@ -9,6 +9,7 @@
 #include <span>
 
 #include "parax/base/error.h"
+#include "parax/base/parallel_internal.h"
 #include "parax/base/philox.h"
 
 namespace parax {
@@ -130,19 +131,28 @@ int64_t ParameterCount(const Graph& graph) {
 }
 
 TensorMap InitTensors(const Graph& graph, uint64_t seed) {
+  struct Param {
+    ParamSpec spec;
+    int64_t fan_in;
+    NamedTensor* tensor;
+  };
+  std::vector<Param> drawn;  // each from a stream of its own, so in any order
   TensorMap tensors;
-  uint64_t index = 0;
   for (const Graph::Node& node : graph.nodes()) {
     const std::vector<ParamSpec> params = node.layer->Params();
     for (const ParamSpec& param : params) {
-      tensors[TensorName(node, param.name)] =
-          InitParam(param, FanIn(params.front()), RandomStream(seed, RandomUse::kInit, index++));
+      drawn.push_back({param, FanIn(params.front()), &tensors[TensorName(node, param.name)]});
     }
     for (const StateSpec& state : node.layer->States()) {
       const auto size = static_cast<size_t>(Product(state.dims));
       tensors[TensorName(node, state.name)] = {state.dims, std::vector<float>(size, state.initial)};
     }
   }
+  ParallelFor(drawn.size(), [&](size_t i) {
+    const Param& param = drawn[i];
+    *param.tensor =
+        InitParam(param.spec, param.fan_in, RandomStream(seed, RandomUse::kInit, uint64_t{i}));
+  });
   return tensors;
 }
 

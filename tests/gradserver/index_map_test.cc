@@ -38,6 +38,29 @@ TEST(IndexMapTest, Identity) {
   EXPECT_TRUE(CompressIndexMap({0}, 1).identity());
 }
 
+TEST(IndexMapTest, RunsAreAsLongAsCanBe) {
+  for (const uint32_t rows : {1u, 2u, 3u, 6u, 8u}) {
+    for (const uint32_t columns : {2u, 4u, 6u, 9u}) {
+      for (const int64_t stride : {-1, 1, 3}) {
+        for (const bool first_absent : {false, true}) {
+          std::vector<uint32_t> position;
+          for (uint32_t row = 0; row < rows; ++row) {
+            for (int64_t j = 0; j < columns; ++j) {
+              const bool absent = first_absent && row == 0;
+              // Rows lie in reverse order, so that no two make one series.
+              const int64_t at = int64_t{rows - row} * 100 + j * stride;
+              position.push_back(absent ? IndexMap::kNone : static_cast<uint32_t>(at));
+            }
+          }
+          EXPECT_EQ(CompressIndexMap(position, 1000).run, columns)
+              << rows << "x" << columns << " stride " << stride;
+          ExpectWrites(position, 1000);
+        }
+      }
+    }
+  }
+}
+
 TEST(IndexMapTest, BlockTransposeHasRunsWithStride) {
   std::vector<uint32_t> position;  // [4][16][16] -> [4][16 transposed]
   for (uint32_t b = 0; b < 4; ++b) {

@@ -1,0 +1,50 @@
+#include "parax/numa/arena_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "parax/base/error.h"
+
+namespace parax {
+namespace {
+
+constexpr size_t kMega = size_t{1} << 20;
+
+TEST(ArenaPool, HandsAnArenaOnZeroedAndNeverOneThatIsTooSmall) {
+  ArenaPool pool;
+  Arena first = pool.Take(8 * kMega, -1);
+  std::byte* const address = first.data();
+  std::memset(address, 7, first.size());
+  pool.Give(std::move(first), -1);
+
+  Arena again = pool.Take(5 * kMega, -1);
+  EXPECT_EQ(again.data(), address);
+  EXPECT_TRUE(std::all_of(again.data(), again.data() + again.size(),
+                          [](std::byte b) { return b == std::byte{0}; }));
+  const Arena other = pool.Take(kMega, -1);  // while `again` is out
+  EXPECT_NE(other.data(), address);
+  pool.Give(std::move(again), -1);
+  EXPECT_GE(pool.Take(16 * kMega, -1).size(), 16 * kMega);
+}
+
+TEST(ArenaPool, KeepsNodesApart) {
+  ArenaPool pool;
+  Arena first = pool.Take(2 * kMega, 0);
+  std::byte* const address = first.data();
+  pool.Give(std::move(first), 0);
+  EXPECT_NE(pool.Take(2 * kMega, -1).data(), address);
+  EXPECT_EQ(pool.Take(2 * kMega, 0).data(), address);
+}
+
+TEST(ArenaPool, ErrorsAreThoseOfAllocating) {
+  ArenaPool pool;
+  pool.Give(pool.Take(kMega, -1), -1);
+  EXPECT_THROW((void)pool.Take(size_t{1} << 60, -1), Error);
+  EXPECT_GE(pool.Take(kMega, -1).size(), kMega);
+}
+
+}  // namespace
+}  // namespace parax
