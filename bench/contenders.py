@@ -2,8 +2,8 @@
 `command` (what follows the program), `threads`, `processes`, whether these train one network
 `together`, and `tcmalloc`."""
 
-TRAIN_BATCHES = {"imagenet": (16, 32, 64), "cifar": (64, 128, 256)}
-TRAIN_SHARES = {"imagenet": (16, 32), "cifar": (32, 64, 128)}  # ours, an instance
+TRAIN_BATCHES = {"imagenet": (16, 32, 64), "cifar": (32, 64, 128, 256)}
+TRAIN_SHARES = {"imagenet": (16, 32), "cifar": (16, 32, 64)}  # ours, an instance
 INFER_BATCHES = {"imagenet": (1, 8, 32), "cifar": (16, 64, 256)}
 CIFAR = ("resnet20", "resnet32", "resnet44", "resnet56", "resnet110")
 

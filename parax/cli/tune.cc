@@ -18,8 +18,8 @@ TuneOptions TuningFor(const Options& options) {
   tune.cache = TuneCachePath();
   const bool shown = !options.quiet && !options.json && isatty(STDERR_FILENO) != 0;
   if (shown) {
-    tune.progress = [](int done, int all) {
-      fmt::print(stderr, "\r\x1b[Ktuning: layer {} of {}\r", done, all);
+    tune.progress = [](const std::string& what) {
+      fmt::print(stderr, "\r\x1b[K{}{}\r", what.empty() ? "" : "tuning: ", what);
       std::fflush(stderr);
     };
   }

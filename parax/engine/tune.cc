@@ -50,12 +50,13 @@ TuneResult Tune(const Graph& graph, const TrainerOptions& run, const TuneOptions
   if (tune.nhwc) plans.push_back({false, {}, {}, "nhwc"});
   if (tune.blocked) plans.push_back({true, {}, {}, "blocked"});
   std::vector<StepTimes> times;
-  const TunedPlan base = Fastest(graph, run, plans, &times);
+  const TunedPlan base = Fastest(graph, run, plans, tune.progress, &times);
   const size_t index =
       static_cast<size_t>(std::ranges::find(plans, base.kind, &TunedPlan::kind) - plans.begin());
-  TuneResult result = Refine(graph, run, base, times[index], layers.Contenders(base));
+  TuneResult result =
+      Refine(graph, run, base, times[index], layers.Contenders(base), tune.progress);
   if (result.plan.implementations != base.implementations) {
-    result.plan = Fastest(graph, run, {base, result.plan});
+    result.plan = Fastest(graph, run, {base, result.plan}, tune.progress);
   }
   cache.SetPlan(key, result.plan);
   cache.Save();

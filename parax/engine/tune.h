@@ -10,11 +10,13 @@
 
 namespace parax {
 
+// Told what is being timed, such as "layer 3 of 108"; "" before a result is logged.
+using TuneProgress = std::function<void(const std::string& what)>;
+
 struct TuneOptions {
   bool nhwc = true, blocked = true;  // layouts that may be chosen; at least one
   std::filesystem::path cache;       // of TuneCache; "": none
-  // Called as measuring gets on: layers done, of `all`.
-  std::function<void(int done, int all)> progress = [](int, int) {};
+  TuneProgress progress = [](const std::string&) {};
 };
 
 // A line of what was chosen, for tables.

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -35,8 +36,11 @@ std::string LayerKey(const Graph& graph, const Graph::Node& node) {
 }
 
 std::string TuneKey(const TrainerOptions& options) {
-  return fmt::format("{};{} seats of {}", MachineKey(options.precision.emulate),
-                     options.seats.size(), options.seats.at(0).pus.size());
+  // Models that differ in their caches alone, or a virtual machine's part of them, share a name.
+  return fmt::format("{};caches {}/{}/{};{} seats of {}", MachineKey(options.precision.emulate),
+                     sysconf(_SC_LEVEL1_DCACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE),
+                     sysconf(_SC_LEVEL3_CACHE_SIZE), options.seats.size(),
+                     options.seats.at(0).pus.size());
 }
 
 LayerTuner::LayerTuner(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune,
@@ -250,7 +254,7 @@ const std::vector<LayerTuner::Variant>& LayerTuner::Variants(int node, std::span
     };
     if (std::none_of(variants.begin(), variants.end(), same)) variants.push_back(variant);
   }
-  tune_.progress(node + 1, static_cast<int>(graph_.nodes().size()));
+  tune_.progress(fmt::format("layer {} of {}", node + 1, graph_.nodes().size()));
   return variants;
 }
 

@@ -108,7 +108,8 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPl
 }
 
 TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
-                  const std::vector<TunedPlan>& plans, std::vector<StepTimes>* times) {
+                  const std::vector<TunedPlan>& plans, const TuneProgress& progress,
+                  std::vector<StepTimes>* times) {
   std::vector<double> seconds(plans.size(), INFINITY);
   if (times != nullptr) times->resize(plans.size());
   double best = INFINITY;
@@ -117,6 +118,8 @@ TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
     if (round > 0 && std::ranges::count_if(seconds, contends) < 2) break;
     for (size_t i = 0; i < plans.size(); ++i) {
       if (round > 0 && !contends(seconds[i])) continue;
+      progress(fmt::format("steps of plan {} of {} ({}), round {} of at most {}", i + 1,
+                           plans.size(), plans[i].kind, round + 1, kRounds));
       StepTimes step = TimeSteps(graph, options, plans[i]);
       seconds[i] = std::min(seconds[i], step.seconds);
       if (times != nullptr) (*times)[i] = std::move(step);
@@ -129,12 +132,14 @@ TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
   }
   const size_t fastest =
       static_cast<size_t>(std::find(seconds.begin(), seconds.end(), best) - seconds.begin());
+  progress("");
   Info("plans timed: {} a step; taking {}", line, plans[fastest].kind);
   return plans[fastest];
 }
 
 TuneResult Refine(const Graph& graph, const TrainerOptions& options, const TunedPlan& plan,
-                  const StepTimes& times, const std::vector<ContendingLayer>& layers) {
+                  const StepTimes& times, const std::vector<ContendingLayer>& layers,
+                  const TuneProgress& progress) {
   Measured measured;
   measured.Add(layers, times, 0);
   size_t most = 0;
@@ -142,6 +147,7 @@ TuneResult Refine(const Graph& graph, const TrainerOptions& options, const Tuned
     for (const ContendingLayer::Op& op : layer.ops) most = std::max(most, op.contenders.size());
   }
   for (size_t turn = 1; turn < most; ++turn) {
+    progress(fmt::format("steps with kernels that come near, {} of {}", turn, most - 1));
     TunedPlan other = plan;
     for (size_t n = 0; n < layers.size(); ++n) {
       std::vector<std::string> names;

@@ -39,11 +39,13 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& options, const Tun
 // The fastest by whole steps, timed in turn. Ties go to the first. `times`, if not null, gets the
 // last times of each.
 TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
-                  const std::vector<TunedPlan>& plans, std::vector<StepTimes>* times = nullptr);
+                  const std::vector<TunedPlan>& plans, const TuneProgress& progress,
+                  std::vector<StepTimes>* times = nullptr);
 
 // The plan with each op's fastest contender: of steps in which all ops take their second one, their
 // third one, and so on, beside `times`, the plan's own. Its layouts stay. `layers`: a node each.
 TuneResult Refine(const Graph& graph, const TrainerOptions& options, const TunedPlan& plan,
-                  const StepTimes& times, const std::vector<ContendingLayer>& layers);
+                  const StepTimes& times, const std::vector<ContendingLayer>& layers,
+                  const TuneProgress& progress);
 
 }  // namespace parax

@@ -1,6 +1,7 @@
 // Tuning: what it chooses is what a trainer then runs, and comes from within whole steps.
 #include "parax/engine/tune.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "parax/engine/tune_layers_internal.h"
@@ -22,8 +23,14 @@ TEST(TuneTest, WhatIsChosenIsWhatRuns) {
     TuneOptions tune;
     tune.nhwc = !blocked;
     tune.blocked = blocked;
+    std::vector<std::string> told;
+    tune.progress = [&](const std::string& what) { told.push_back(what); };
     const TuneResult result = Tune(setup.graph, setup.options, tune);
     ASSERT_FALSE(result.ops.empty());
+    EXPECT_EQ(told.front(), fmt::format("layer 1 of {}", setup.graph.nodes().size()));
+    EXPECT_TRUE(std::ranges::any_of(
+        told, [](const std::string& what) { return what.starts_with("steps of plan 1"); }));
+    EXPECT_EQ(told.back(), "");
     for (const TunedOp& op : result.ops) {
       EXPECT_GT(op.seconds, 0) << op.layer;
       EXPECT_NE(op.implementation, op.runner_up) << op.layer;
@@ -59,7 +66,8 @@ TEST(TuneTest, StepsDecideBetweenContenders) {
     }
   }
   ASSERT_GT(others, 0);
-  const TuneResult result = Refine(setup.graph, setup.options, plan, times, layers);
+  const TuneResult result =
+      Refine(setup.graph, setup.options, plan, times, layers, [](const std::string&) {});
   EXPECT_EQ(result.plan.kind, "nhwc, tuned");
   for (size_t n = 0; n < layers.size(); ++n) {
     for (size_t op = 0; op < layers[n].ops.size(); ++op) {
