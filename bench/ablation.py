@@ -69,7 +69,7 @@ def main():
     parser.add_argument("--memory-hog", default=str(BENCH.parent / "build/release/bench/memory_hog"))
     parser.add_argument("--out", default="ablation", help="writes OUT.json and OUT.md")
     args = parser.parse_args()
-    cores = len(machine.cores())
+    cores = len(machine.cores_of_one_domain())
     result = {"command": " ".join(["bench/ablation.py", *sys.argv[1:]]), "machine": machine.facts(),
               "hog": args.hog, "rows": []}
     out = pathlib.Path(args.out)

@@ -35,6 +35,16 @@ def cores():
     return sorted(first.values())
 
 
+def cores_of_one_domain():
+    """cores(), which must lie in one NUMA domain: `barriered` then is one instance."""
+    usable = cores()
+    nodes = {node for cpu in usable for node in glob.glob(f"/sys/devices/system/cpu/cpu{cpu}/node*")}
+    if len({os.path.basename(node) for node in nodes}) > 1:
+        sys.exit("barriered and the others are compared within one NUMA domain: run this under "
+                 "numactl --cpunodebind=0 --membind=0")
+    return usable
+
+
 def facts():
     cpuinfo = read("/proc/cpuinfo")
     model = [line.split(":", 1)[1].strip() for line in cpuinfo.splitlines()

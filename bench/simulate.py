@@ -87,7 +87,7 @@ def main():
     result = {"command": " ".join(["bench/simulate.py", *sys.argv[1:]]), "machine": machine.facts(),
               "rows": []}
     out = pathlib.Path(args.out)
-    for row in rows(args, len(machine.cores())):
+    for row in rows(args, len(machine.cores_of_one_domain())):
         result["rows"].append(row)
         print(f"{row['model']}, {row['policy']}, {row['instances']}: measured {row['measured']:.1f} "
               f"({100 * row['apart']:.0f} % apart), simulated {row['simulated']:.1f}", flush=True)

@@ -19,7 +19,7 @@ enum class RandomUse : uint32_t {
   kSplit = 6,    // train/validation split
   kTest = 7,
   kSynthetic = 8,
-  kSimulation = 9,  // a = iteration, b = leaf and op
+  kSimulation = 9,  // a = work of a leaf, b = leaf
 };
 
 // The numbers at coordinates (seed, use, a, b), in order. Cheap to create; not shared by threads.

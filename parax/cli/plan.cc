@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parax/base/error.h"
+#include "parax/base/log.h"
 #include "parax/base/text.h"
 #include "parax/cli/commands.h"
 #include "parax/cli/session.h"
@@ -13,6 +14,7 @@
 namespace parax {
 
 int RunPlan(const Options& options) {
+  SetQuiet(options.quiet || options.json);
   TrainSetup setup = ResolveSynthetic(options);
   const int64_t micro = *setup.options.bn_group;
   const Machine& machine = setup.machine;

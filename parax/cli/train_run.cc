@@ -125,7 +125,7 @@ void TrainRun::Initialise(std::optional<ResumePoint>& resume) {
   try {
     trainer_ = std::make_unique<Trainer>(setup_.graph, setup_.trainer);
   } catch (const Error& error) {
-    if (setup_.trainer.plan.plans.empty()) throw;
+    if (wanted_hash.empty()) throw;
     Fail("the plan {} is not one of this network, batch and machine: {}", o.plan.string(),
          error.what());
   }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "parax/base/error.h"
 #include "parax/base/log.h"
@@ -10,6 +11,21 @@
 #include "parax/cli/train_setup.h"
 
 namespace parax {
+
+namespace {
+
+// Leaves blocked layouts out where there is no memory to time them.
+void FitTuning(TrainSetup& setup, TuneOptions& tune) {
+  if (!tune.nhwc || !tune.blocked) return;
+  const bool blocked = std::exchange(setup.trainer.blocked, true);
+  const size_t needed = EstimateMemory(setup).total();
+  setup.trainer.blocked = blocked;
+  if (needed <= setup.machine.topology.memory_limit_bytes) return;
+  tune.blocked = false;
+  Info("blocked layouts are left out: they would need {}", HumanBytes(static_cast<double>(needed)));
+}
+
+}  // namespace
 
 TuneOptions TuningFor(const Options& options) {
   TuneOptions tune;
@@ -31,16 +47,9 @@ void ChoosePlan(TrainSetup& setup, MemoryEstimate& memory) {
   const TrainerOptions fixed = setup.trainer;
   TuneOptions tune = TuningFor(setup.options);
   std::optional<TunedPlan> plan = FindTuned(setup.graph, fixed, tune);
-  if (!plan && tune.nhwc && tune.blocked) {
-    setup.trainer.blocked = true;
-    const size_t needed = EstimateMemory(setup).total();
-    setup.trainer.blocked = fixed.blocked;
-    if (needed > limit) {
-      tune.blocked = false;
-      Info("blocked layouts are left out: they would need {}",
-           HumanBytes(static_cast<double>(needed)));
-      plan = FindTuned(setup.graph, fixed, tune);
-    }
+  if (!plan) {
+    FitTuning(setup, tune);
+    if (!tune.blocked) plan = FindTuned(setup.graph, fixed, tune);
   }
   if (!plan) {
     Info("timing kernels and layouts, once for this network, micro-batch and machine ...");
@@ -48,7 +57,8 @@ void ChoosePlan(TrainSetup& setup, MemoryEstimate& memory) {
   }
   if (plan->implementations.empty() && plan->blocked == fixed.blocked) return;  // the fixed rules
   UseTuned(*plan, setup.trainer);
-  const MemoryEstimate needed = EstimateMemory(setup);
+  MemoryEstimate needed = EstimateMemory(setup);
+  needed.program = memory.program;  // now the instances' memory is resident, which counts elsewhere
   if (needed.total() <= limit) {
     memory = needed;
     return;
@@ -71,8 +81,12 @@ TrainSetup ResolveSynthetic(const Options& options) {
 }
 
 int RunTune(const Options& options) {
-  const TrainSetup setup = ResolveSynthetic(options);
-  const TuneResult result = Tune(setup.graph, setup.trainer, TuningFor(options));
+  SetQuiet(options.quiet || options.json);
+  TrainSetup setup = ResolveSynthetic(options);
+  (void)CheckedMemory(setup);
+  TuneOptions tune = TuningFor(options);
+  FitTuning(setup, tune);
+  const TuneResult result = Tune(setup.graph, setup.trainer, tune);
   if (options.json) {
     nlohmann::ordered_json ops = nlohmann::json::array();
     for (const TunedOp& op : result.ops) {

@@ -57,7 +57,6 @@ class Instance {
   // After kNotFinite from the loss: the first layer whose output is not finite. Setup code.
   std::string FirstNonFinite(const RunContext& context);
 
-  size_t arena_bytes() const { return arena_.mapped_bytes(); }
   PageKind pages() const { return arena_.pages(); }
 
  private:

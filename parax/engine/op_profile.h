@@ -21,7 +21,7 @@ struct OpProfile {
 };
 
 // Trains the network here on random images: one instance on the first seat, then all seats in
-// lockstep, op by op. `options`: of a run on all seats, with full micro-batches; its policy and
+// lockstep, op by op. `options`: of a run on all seats, with full micro-batches; its overlap and
 // hook are not looked at. Each of both takes `seconds`, but three steps at least. Setup code;
 // throws Error when a step fails.
 OpProfile MeasureOps(const Graph& graph, const TrainerOptions& options, double seconds);

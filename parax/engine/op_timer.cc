@@ -99,15 +99,21 @@ OpTimes OpTimer::Run(const TimedOp& op, bool warm) {
   std::vector<OpTimes> seconds(arenas_.size());
   std::atomic<int> waiting{workers_.size()};
   workers_.Run([&](int leaf) {
-    std::byte* address = arenas_[static_cast<size_t>(leaf)].data() + at_;
-    std::vector<void*> arguments;
-    for (const TimedOp::Argument& argument : op.arguments) {
-      if (argument.zeroed) std::memset(address, 0, argument.bytes);
-      arguments.push_back(address);
-      address += RoundUp(argument.bytes);
+    std::unique_ptr<BoundKernel> bound;
+    {
+      struct Arrived {  // on the way out of an exception too: the others wait
+        std::atomic<int>& waiting;
+        ~Arrived() { --waiting; }
+      } const arrived{waiting};
+      std::byte* address = arenas_[static_cast<size_t>(leaf)].data() + at_;
+      std::vector<void*> arguments;
+      for (const TimedOp::Argument& argument : op.arguments) {
+        if (argument.zeroed) std::memset(address, 0, argument.bytes);
+        arguments.push_back(address);
+        address += RoundUp(argument.bytes);
+      }
+      bound = op.kernel->Bind(arguments);
     }
-    const auto bound = op.kernel->Bind(arguments);
-    --waiting;
     while (waiting.load() > 0) std::this_thread::yield();
     const RunContext context{0, 1, samples_.data()};
     for (double* const result :

@@ -38,6 +38,8 @@ class OpTimer {
   // Times alternatives in turn, so that a disturbance meets them all; those that are clearly slower
   // than the best are run only once or twice.
   std::vector<OpTimes> Race(const std::vector<TimedOp>& ops);
+  // Gives the operands' memory back until the next race.
+  void Free() { arenas_ = std::vector<Arena>(arenas_.size()); }
 
  private:
   OpTimes Run(const TimedOp& op, bool warm);  // mean of all seats

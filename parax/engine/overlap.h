@@ -19,10 +19,11 @@ struct OverlapOptions {
   double defer_memory = 0.1;    // gate+defer: deferral may enlarge the arena by this part of it
 };
 
-// Options for a gated policy, with the rates and limits that are measured on first use (two
-// seconds) and then kept in the user's cache folder; for others nothing is measured. `limit`:
-// access-intensive ops of a domain at once, 0: the fewest seats that saturate its memory.
-// `domain_nodes`: OS NUMA node of each domain (-1: not bound). Setup code; throws Error.
+// Options for a gated policy: its bandwidth is measured on first use (two seconds) and then kept in
+// the user's cache folder, its arithmetic each time (half a second); for others nothing is
+// measured. `limit`: access-intensive ops of a domain at once, 0: the fewest seats that saturate
+// its memory. `domain_nodes`: OS NUMA node of each domain (-1: not bound). Setup code; throws
+// Error.
 OverlapOptions MeasureOverlap(SchedulePolicy policy, int limit, const std::vector<Seat>& seats,
                               const std::vector<int>& domain_nodes);
 

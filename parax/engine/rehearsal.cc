@@ -20,10 +20,14 @@ Rehearsal::Rehearsal(const Graph& graph, TrainerOptions options, size_t events_a
     options.train.samples = options.train.batch * kSteps;
   }
   const Dims image = graph.dims(0);
+  std::vector<int> nodes;
+  for (const Seat& seat : options.seats) {
+    nodes.push_back(options.domain_nodes.at(static_cast<size_t>(seat.domain)));
+  }
   trainer_ = std::make_unique<Trainer>(graph, options);
   trainer_->Load(InitTensors(graph, options.seed));
   input_ = MakeSyntheticSource(image[2], image[3], image[1], options.loss.classes, options.train,
-                               options.seed);
+                               options.seed, nodes);
 }
 
 void Rehearsal::Train(uint64_t last, const std::function<void(const StepReport&)>& report,

@@ -142,6 +142,7 @@ void AddServer(const MeasuredNetwork& measured, const MachineModel& target, cons
 MeasuredNetwork MeasureNetwork(const Graph& graph, const TrainerOptions& options,
                                const MachineModel& machine, double defer_memory, double seconds) {
   MeasuredNetwork measured{options, MeasureOps(graph, options, seconds), {}, machine, {}};
+  measured.options.memory = nullptr;  // it would be held as long as what was measured
   PlanOptions plan =
       PlanOptionsFor(options, Mode::kTraining, MicroBatchSizes(options.train).front());
   plan.defer_memory = defer_memory;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "parax/base/sha256.h"
 #include "parax/engine/tune_layers_internal.h"
@@ -16,6 +17,7 @@ std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const 
   std::string text = fmt::format(
       "{};{};{};{};{};{}", TuneKey(options), Name(options.precision.type),
       MicroBatchSizes(options.train).front(), options.winograd, tune.nhwc, tune.blocked);
+  for (const int64_t d : graph.dims(0)) text += fmt::format(",{}", d);
   for (const Graph::Node& node : graph.nodes()) {
     text += ";" + LayerKey(graph, node);
     for (const int value : node.inputs) text += fmt::format("<{}", value);
@@ -53,10 +55,14 @@ TuneResult Tune(const Graph& graph, const TrainerOptions& run, const TuneOptions
   const TunedPlan base = Fastest(graph, run, plans, tune.progress, &times);
   const size_t index =
       static_cast<size_t>(std::ranges::find(plans, base.kind, &TunedPlan::kind) - plans.begin());
-  TuneResult result =
-      Refine(graph, run, base, times[index], layers.Contenders(base), tune.progress);
-  if (result.plan.implementations != base.implementations) {
-    result.plan = Fastest(graph, run, {base, result.plan}, tune.progress);
+  const std::vector<ContendingLayer> contenders = layers.Contenders(base);
+  TuneResult result = Describe(graph, base, times[index], contenders);
+  TuneResult refined = Refine(graph, run, base, times[index], contenders, tune.progress);
+  const bool differs = !std::ranges::equal(result.ops, refined.ops, {}, &TunedOp::implementation,
+                                           &TunedOp::implementation);
+  if (differs) {
+    const TunedPlan taken = Fastest(graph, run, {base, refined.plan}, tune.progress);
+    if (taken.kind == refined.plan.kind) result = std::move(refined);
   }
   cache.SetPlan(key, result.plan);
   cache.Save();

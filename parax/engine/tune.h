@@ -29,8 +29,8 @@ struct TunedOp {
 
 struct TuneResult {
   TunedPlan plan;
-  double seconds = 0;        // of all layers of a micro-batch, as they were timed in steps
-  std::vector<TunedOp> ops;  // of the plan before it was timed against the one it comes from
+  double seconds = 0;  // of all layers of a micro-batch, as they were timed in steps
+  std::vector<TunedOp> ops;
 };
 
 // Finds layouts and kernels for training `graph` here: times every candidate of every distinct

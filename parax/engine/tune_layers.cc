@@ -11,6 +11,7 @@
 namespace parax {
 namespace {
 
+constexpr int kKernels = 2;     // raise it when own kernels come, go, or change their speed
 constexpr double kNear = 1.25;  // times the best: may be the fastest within a step
 constexpr size_t kMostContenders = 3;
 constexpr double kHysteresis = 0.97;  // what a candidate must beat an earlier one by
@@ -37,10 +38,10 @@ std::string LayerKey(const Graph& graph, const Graph::Node& node) {
 
 std::string TuneKey(const TrainerOptions& options) {
   // Models that differ in their caches alone, or a virtual machine's part of them, share a name.
-  return fmt::format("{};caches {}/{}/{};{} seats of {}", MachineKey(options.precision.emulate),
-                     sysconf(_SC_LEVEL1_DCACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE),
-                     sysconf(_SC_LEVEL3_CACHE_SIZE), options.seats.size(),
-                     options.seats.at(0).pus.size());
+  return fmt::format("kernels {};{};caches {}/{}/{};{} seats of {}", kKernels,
+                     MachineKey(options.precision.emulate), sysconf(_SC_LEVEL1_DCACHE_SIZE),
+                     sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE),
+                     options.seats.size(), options.seats.at(0).pus.size());
 }
 
 LayerTuner::LayerTuner(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune,
@@ -51,6 +52,7 @@ LayerTuner::LayerTuner(const Graph& graph, const TrainerOptions& options, const 
       cache_(cache),
       workers_(options.seats),
       timer_(workers_, options.domain_nodes),
+      machine_(TuneKey(options)),
       needs_grad_(static_cast<size_t>(graph.values())) {
   for (const Graph::Node& node : graph.nodes()) {
     bool needs = !node.frozen && !node.layer->Params().empty();
@@ -130,11 +132,14 @@ std::vector<std::vector<LayerTuner::Candidate>> LayerTuner::Candidates(
   return all;
 }
 
-void LayerTuner::Time(int node, const CompiledLayer& layer, std::vector<Candidate>& candidates) {
-  const Layer& rule = *graph_.nodes()[static_cast<size_t>(node)].layer;
-  std::string shapes = TuneKey(options_) + ";" + rule.Signature();
+void LayerTuner::Time(int number, const CompiledLayer& layer, std::vector<Candidate>& candidates) {
+  const Graph::Node& node = graph_.nodes()[static_cast<size_t>(number)];
+  const Layer& rule = *node.layer;
+  std::string shapes = machine_ + ";" + rule.Signature();
   for (const Layout& input : layer.inputs) shapes += ";" + input.ToString();
   shapes += ";" + layer.output.ToString();
+  shapes += node.frozen ? ";frozen" : "";
+  for (const int v : node.inputs) shapes += needs_grad_[static_cast<size_t>(v)] ? "g" : "-";
   for (const ParamSpec& param : rule.Params()) shapes += ";" + Layout::Plain(param.dims).ToString();
   std::vector<std::string> keys;
   std::vector<TimedOp> timed;
@@ -152,8 +157,7 @@ void LayerTuner::Time(int node, const CompiledLayer& layer, std::vector<Candidat
 }
 
 double LayerTuner::ReorderSeconds(const Layout& from, const Layout& to) {
-  const std::string key =
-      fmt::format("{};reorder;{};{}", TuneKey(options_), from.ToString(), to.ToString());
+  const std::string key = fmt::format("{};reorder;{};{}", machine_, from.ToString(), to.ToString());
   if (!cache_.Times(key)) {
     std::shared_ptr<const Kernel> kernel;
     OnSeat([&] { kernel = MakeReorder(from, to); });
@@ -291,6 +295,7 @@ TunedPlan LayerTuner::Search() {
     if (variant.blocked != plan.blocked) plan.layouts[label] = variant.blocked;
     if (!variant.implementations.empty()) plan.implementations[label] = variant.implementations;
   }
+  timer_.Free();
   return plan;
 }
 

@@ -64,6 +64,7 @@ class LayerTuner {
   TuneCache& cache_;
   Workers workers_;
   OpTimer timer_;
+  const std::string machine_;  // TuneKey
   std::vector<Layout> layouts_;
   std::vector<bool> needs_grad_;                       // by value
   std::map<std::string, Variant> measured_;            // by layer and the layouts it works in

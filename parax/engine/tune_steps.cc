@@ -94,10 +94,8 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPl
     train(1 + kMostTimed, enough);
   }
   StepTimes times;
-  for (size_t i = 1; i < ends.size(); ++i) {
-    times.seconds =
-        std::min(times.seconds, std::chrono::duration<double>(ends[i] - ends[i - 1]).count());
-  }
+  times.seconds = std::chrono::duration<double>(ends.back() - ends.front()).count() /
+                  static_cast<double>(ends.size() - 1);
   const std::vector<double> seconds = rehearsal.OpSeconds();
   times.ops.resize(graph.nodes().size());
   for (size_t op = 0; op < seconds.size(); ++op) {
@@ -137,6 +135,22 @@ TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
   return plans[fastest];
 }
 
+TuneResult Describe(const Graph& graph, const TunedPlan& plan, const StepTimes& times,
+                    const std::vector<ContendingLayer>& layers) {
+  TuneResult result;
+  result.plan = plan;
+  for (size_t n = 0; n < layers.size(); ++n) {
+    for (size_t op = 0; op < layers[n].ops.size(); ++op) {
+      TunedOp& line = result.ops.emplace_back(layers[n].ops[op].line);
+      line.layer = graph.label(static_cast<int>(n));
+      line.implementation = layers[n].ops[op].contenders[0].implementation;
+      line.seconds = times.ops[n].at(op);
+      result.seconds += line.seconds;
+    }
+  }
+  return result;
+}
+
 TuneResult Refine(const Graph& graph, const TrainerOptions& options, const TunedPlan& plan,
                   const StepTimes& times, const std::vector<ContendingLayer>& layers,
                   const TuneProgress& progress) {
@@ -172,6 +186,7 @@ TuneResult Refine(const Graph& graph, const TrainerOptions& options, const Tuned
     }
     if (!names.empty()) result.plan.implementations[label] = names;
   }
+  progress("");
   return result;
 }
 

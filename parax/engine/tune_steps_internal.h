@@ -28,7 +28,7 @@ struct ContendingLayer {
 };
 
 struct StepTimes {
-  double seconds = INFINITY;  // a step: the least, as noise only ever adds
+  double seconds = INFINITY;  // a step: the mean
   // Mean seconds of each op that belongs to a node, by node.
   std::vector<std::vector<double>> ops;
 };
@@ -41,6 +41,10 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& options, const Tun
 TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
                   const std::vector<TunedPlan>& plans, const TuneProgress& progress,
                   std::vector<StepTimes>* times = nullptr);
+
+// The plan itself, told in lines with `times`, and with what `layers` (a node each) say of its ops.
+TuneResult Describe(const Graph& graph, const TunedPlan& plan, const StepTimes& times,
+                    const std::vector<ContendingLayer>& layers);
 
 // The plan with each op's fastest contender: of steps in which all ops take their second one, their
 // third one, and so on, beside `times`, the plan's own. Its layouts stay. `layers`: a node each.

@@ -19,8 +19,9 @@ class PoolLayer final : public Layer {
   }
 
   std::string Signature() const override {
-    return fmt::format("{} kernel {} stride {} padding {}", kind(), options_.kernel,
-                       options_.stride, options_.padding);
+    return fmt::format("{} kernel {} stride {} padding {}{}{}", kind(), options_.kernel,
+                       options_.stride, options_.padding, options_.ceil_mode ? " ceil" : "",
+                       options_.count_include_pad ? " counts padding" : "");
   }
   std::string kind() const override {
     return kind_ == PoolKind::kMax       ? "max_pool"

@@ -156,14 +156,11 @@ void Simulation::Repace(Domain& domain) {
   result_.most_bandwidth = std::max(result_.most_bandwidth, moved);
 }
 
-double Simulation::Jitter(int leaf) const {
+double Simulation::Jitter(int leaf) {
   if (setup_.jitter <= 0) return 1;
-  const Leaf& self = leaves_[static_cast<size_t>(leaf)];
-  const auto iteration = static_cast<uint64_t>(self.iteration);
-  const auto op = static_cast<uint64_t>(self.op);
-  const uint64_t what = self.running_op < 0 ? uint64_t{1} << 31 : 0;
-  RandomStream random(setup_.seed, RandomUse::kSimulation, iteration,
-                      static_cast<uint64_t>(leaf) << 32 | what | op);
+  Leaf& self = leaves_[static_cast<size_t>(leaf)];
+  RandomStream random(setup_.seed, RandomUse::kSimulation, self.works++,
+                      static_cast<uint64_t>(leaf));
   const double sigma = setup_.jitter;
   return std::exp(sigma * random.Normal() - sigma * sigma / 2);  // mean 1
 }

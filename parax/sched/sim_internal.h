@@ -68,6 +68,7 @@ class Simulation {
     const SimWork* work = nullptr;
     int running_op = -1;  // -1: a slice
     SimTasks::Slice slice;
+    uint64_t works = 0;   // started
     bool placed = false;  // at the gate
     double left = 0;      // of the work, 1 being all of it
     double rate = 0;      // of that a second
@@ -86,7 +87,7 @@ class Simulation {
   void FinishWork(int leaf);
   void Catch(Domain& domain);   // up with now_, before anything of it changes
   void Repace(Domain& domain);  // rates and ends, after it
-  double Jitter(int leaf) const;
+  double Jitter(int leaf);      // of the work it starts
   void Log(int leaf, const Leaf& self);
 
   // ---- sim_leaf.cc ----

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "parax/base/error.h"
+#include "parax/numa/sysfs.h"
 
 namespace parax {
 namespace {
@@ -27,7 +30,33 @@ TEST(ArenaPool, HandsAnArenaOnZeroedAndNeverOneThatIsTooSmall) {
   const Arena other = pool.Take(kMega, -1);  // while `again` is out
   EXPECT_NE(other.data(), address);
   pool.Give(std::move(again), -1);
-  EXPECT_GE(pool.Take(16 * kMega, -1).size(), 16 * kMega);
+}
+
+// Not both at once: memory may be short.
+TEST(ArenaPool, FreesAnArenaThatIsTooSmallFirst) {
+  ArenaPool pool;
+  pool.Give(pool.Take(8 * kMega, -1), -1);
+  const size_t before = KilobytesOf(SystemText("/proc/self/status"), "VmSize:");
+  const Arena larger = pool.Take(16 * kMega, -1);
+  EXPECT_GE(larger.size(), 16 * kMega);
+  EXPECT_LT(KilobytesOf(SystemText("/proc/self/status"), "VmSize:"), before + 12 * kMega);
+}
+
+TEST(ArenaPool, ServesThreadsAtOnce) {
+  ArenaPool pool;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&pool, t] {
+      for (int i = 0; i < 50; ++i) {
+        Arena arena = pool.Take(kMega, -1);
+        std::memset(arena.data(), t, arena.size());
+        EXPECT_TRUE(std::all_of(arena.data(), arena.data() + arena.size(),
+                                [t](std::byte b) { return b == std::byte(t); }));
+        pool.Give(std::move(arena), -1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(ArenaPool, KeepsNodesApart) {

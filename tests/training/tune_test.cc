@@ -4,6 +4,9 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "parax/engine/tune_layers_internal.h"
 #include "parax/engine/tune_steps_internal.h"
 #include "parax/models/resnet.h"
@@ -38,8 +41,9 @@ TEST(TuneTest, WhatIsChosenIsWhatRuns) {
     UseTuned(result.plan, setup.options);
     const Trainer trainer(setup.graph, setup.options);
     const Implementations& runs = trainer.plans()[0]->implementations;
-    for (const auto& [layer, names] : result.plan.implementations) {
-      EXPECT_EQ(runs.at(layer), names) << layer;
+    std::map<std::string, size_t> op_of;
+    for (const TunedOp& op : result.ops) {
+      EXPECT_EQ(runs.at(op.layer).at(op_of[op.layer]++), op.implementation) << op.layer;
     }
   }
 }
