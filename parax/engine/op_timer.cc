@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "parax/base/error.h"
 
@@ -14,10 +16,11 @@ namespace {
 constexpr size_t kMostEvicting = size_t{64} << 20;
 constexpr size_t kAlignment = 64;
 constexpr size_t kMostRounds = 3;
-constexpr size_t kLeastRounds = 2;       // of alternatives that are not clearly slower
+constexpr size_t kLeastRounds = 2;       // of alternatives that come near
 constexpr double kClearlySlower = 1.15;  // times the best
 constexpr double kEnoughSeconds = 0.03;  // of one alternative
 constexpr double kShort = 2e-3;          // first runs of shorter ones are not counted
+constexpr double kGrowth = 1.5;          // of the operands' memory: taking it costs more than runs
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -79,16 +82,21 @@ OpTimer::OpTimer(Workers& workers, std::vector<int> nodes)
     : workers_(workers), nodes_(std::move(nodes)), arenas_(static_cast<size_t>(workers.size())) {
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);  // of the whole socket
   evicting_ = cache > 0 ? std::min(kMostEvicting, static_cast<size_t>(cache)) : kMostEvicting;
+  own_cache_ = std::max(static_cast<size_t>(std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE))),
+                        evicting_ / arenas_.size());
 }
 
 void OpTimer::Reserve(size_t bytes) {
-  if (arenas_[0].size() >= bytes + evicting_) return;
+  const size_t has = arenas_[0].size();
+  if (has >= bytes + evicting_) return;
+  const size_t wanted =
+      std::max(bytes + evicting_, static_cast<size_t>(kGrowth * static_cast<double>(has)));
   at_ = 0;
   workers_.Run([&](int leaf) {
     const int node = nodes_[static_cast<size_t>(workers_.seat(leaf).domain)];
     Arena& arena = arenas_[static_cast<size_t>(leaf)];
     arena = Arena();
-    arena = Arena(bytes + evicting_, ArenaOptions{node, false});
+    arena = Arena(wanted, ArenaOptions{node, false});
   });
 }
 
@@ -138,23 +146,24 @@ OpTimes OpTimer::Run(const TimedOp& op, bool warm) {
 std::vector<OpTimes> OpTimer::Race(const std::vector<TimedOp>& ops) {
   std::vector<std::vector<double>> cold(ops.size());
   std::vector<OpTimes> times(ops.size());
-  double best = 0;
-  const size_t rounds = ops.size() == 1 ? kLeastRounds : kMostRounds;  // no close calls
-  for (size_t round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < ops.size(); ++i) {
-      double spent = 0;
-      for (const double one : cold[i]) spent += one;
-      if (round > 0 && times[i].cold > kClearlySlower * best) continue;
-      if (round >= kLeastRounds && spent > kEnoughSeconds) continue;
-      OpTimes one = Run(ops[i], round == 0);
-      if (round == 0) times[i].warm = one.warm;
-      if (round == 0 && one.cold < kShort) one = Run(ops[i], false);
+  double best = INFINITY;
+  const auto near = [&](const OpTimes& one) { return one.cold <= kClearlySlower * best; };
+  for (size_t round = 0; round < kMostRounds; ++round) {
+    const bool alone = std::ranges::count_if(times, near) < 2;
+    for (size_t i = 0; round == 0 && i < ops.size(); ++i) {
+      const bool fits = BytesOf(ops[i]) <= own_cache_;
+      OpTimes one = Run(ops[i], fits);
+      times[i].warm = fits ? one.warm : one.cold;
+      if (one.cold < kShort) one = Run(ops[i], false);
       cold[i].push_back(one.cold);
-      times[i].cold = Median(cold[i]);
     }
-    best = std::min_element(times.begin(), times.end(), [](const OpTimes& a, const OpTimes& b) {
-             return a.cold < b.cold;
-           })->cold;
+    for (size_t i = 0; round > 0 && i < ops.size(); ++i) {
+      const bool enough = (alone || round >= kLeastRounds) &&
+                          std::reduce(cold[i].begin(), cold[i].end()) > kEnoughSeconds;
+      if (near(times[i]) && !enough) cold[i].push_back(Run(ops[i], false).cold);
+    }
+    for (size_t i = 0; i < ops.size(); ++i) times[i].cold = Median(cold[i]);
+    best = std::ranges::min_element(times, {}, &OpTimes::cold)->cold;
   }
   return times;
 }

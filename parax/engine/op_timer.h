@@ -23,7 +23,7 @@ std::vector<TimedOp::Argument> ArgumentsOf(const Layer& rule, const CompileReque
                                            const CompiledLayer& layer, const CompiledOp& op);
 
 // Seconds a run, the median: with operands that come from memory, as in training, and with operands
-// still in the caches from the run before.
+// still in the caches from the run before; the same where they do not fit there.
 struct OpTimes {
   double cold = 0, warm = 0;
 };
@@ -49,6 +49,7 @@ class OpTimer {
   std::vector<int> nodes_;
   std::vector<Arena> arenas_;  // one a seat
   size_t evicting_;            // bytes of other memory used before the same bytes are used again
+  size_t own_cache_;           // bytes of a seat's share of the caches
   size_t at_ = 0;              // where the next op's operands lie
   const std::vector<int64_t> samples_ = std::vector<int64_t>(size_t{1} << 16);  // ids, all 0
 };

@@ -12,6 +12,8 @@
 namespace parax {
 namespace {
 
+constexpr std::chrono::seconds kEnough{70};  // close calls stay as they are then
+
 // What the answer for a whole network depends on.
 std::string NetworkKey(const Graph& graph, const TrainerOptions& options, const TuneOptions& tune) {
   std::string text = fmt::format(
@@ -41,6 +43,7 @@ std::optional<TunedPlan> FindTuned(const Graph& graph, const TrainerOptions& opt
 }
 
 TuneResult Tune(const Graph& graph, const TrainerOptions& run, const TuneOptions& tune) {
+  const TuneLimits limits{tune.progress, Clock::now() + kEnough};
   TuneCache cache(tune.cache);
   TrainerOptions options = run;
   options.train.micro_batch = MicroBatchSizes(run.train).front();
@@ -52,16 +55,17 @@ TuneResult Tune(const Graph& graph, const TrainerOptions& run, const TuneOptions
   if (tune.nhwc) plans.push_back({false, {}, {}, "nhwc"});
   if (tune.blocked) plans.push_back({true, {}, {}, "blocked"});
   std::vector<StepTimes> times;
-  const TunedPlan base = Fastest(graph, run, plans, tune.progress, &times);
+  const TunedPlan base = Fastest(graph, run, plans, limits, times);
   const size_t index =
       static_cast<size_t>(std::ranges::find(plans, base.kind, &TunedPlan::kind) - plans.begin());
   const std::vector<ContendingLayer> contenders = layers.Contenders(base);
   TuneResult result = Describe(graph, base, times[index], contenders);
-  TuneResult refined = Refine(graph, run, base, times[index], contenders, tune.progress);
+  TuneResult refined = Refine(graph, run, base, times[index], contenders, limits);
   const bool differs = !std::ranges::equal(result.ops, refined.ops, {}, &TunedOp::implementation,
                                            &TunedOp::implementation);
   if (differs) {
-    const TunedPlan taken = Fastest(graph, run, {base, refined.plan}, tune.progress);
+    times = {times[index], {}};
+    const TunedPlan taken = Fastest(graph, run, {base, refined.plan}, limits, times);
     if (taken.kind == refined.plan.kind) result = std::move(refined);
   }
   cache.SetPlan(key, result.plan);

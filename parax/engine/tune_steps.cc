@@ -11,7 +11,6 @@ namespace parax {
 namespace {
 
 constexpr uint64_t kMostTimed = 3;    // iterations of a plan and round
-constexpr uint64_t kLeastTimed = 2;   // when a single one takes kEnoughSeconds
 constexpr double kEnoughSeconds = 1;  // of timed iterations, a plan and round
 constexpr int kRounds = 2;
 constexpr double kClearlySlower = 1.03;  // after a round, than the best
@@ -31,9 +30,10 @@ class Measured {
       }
     }
   }
+  // Infinite where it was not measured.
   double Seconds(const std::string& key, size_t op, size_t contender) const {
-    const Mean& mean = means_.at({key, op, contender});
-    return mean.sum / mean.count;
+    const auto it = means_.find({key, op, contender});
+    return it == means_.end() ? INFINITY : it->second.sum / it->second.count;
   }
 
  private:
@@ -62,8 +62,10 @@ std::vector<TunedOp> Choose(const ContendingLayer& layer, const Measured& measur
     line.seconds = measured.Seconds(layer.key, op, best);
     cost[best] = INFINITY;
     const size_t second = static_cast<size_t>(std::ranges::min_element(cost) - cost.begin());
-    line.runner_up = second == best ? "" : contenders[second].implementation;
-    line.runner_up_seconds = second == best ? 0 : measured.Seconds(layer.key, op, second);
+    if (std::isfinite(cost[second])) {
+      line.runner_up = contenders[second].implementation;
+      line.runner_up_seconds = measured.Seconds(layer.key, op, second);
+    }
     if (!contenders[best].form.empty()) packed = contenders[best].form;
     ops.push_back(std::move(line));
   }
@@ -86,9 +88,7 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPl
   };
   const auto never = [] { return false; };
   train(1, never);
-  if (enough()) {  // nothing that only a first step does can matter in one as long as this
-    train(kLeastTimed, never);
-  } else {
+  if (!enough()) {  // nothing that only a first step does can matter in one as long as this
     rehearsal.trace().ClearSums();
     ends = {Clock::now()};
     train(1 + kMostTimed, enough);
@@ -106,33 +106,34 @@ StepTimes TimeSteps(const Graph& graph, const TrainerOptions& run, const TunedPl
 }
 
 TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
-                  const std::vector<TunedPlan>& plans, const TuneProgress& progress,
-                  std::vector<StepTimes>* times) {
-  std::vector<double> seconds(plans.size(), INFINITY);
-  if (times != nullptr) times->resize(plans.size());
+                  const std::vector<TunedPlan>& plans, const TuneLimits& limits,
+                  std::vector<StepTimes>& times) {
+  times.resize(plans.size());
   double best = INFINITY;
-  const auto contends = [&](double s) { return s <= kClearlySlower * best; };
+  const auto contends = [&](const StepTimes& t) { return t.seconds <= kClearlySlower * best; };
   for (int round = 0; round < kRounds; ++round) {
-    if (round > 0 && std::ranges::count_if(seconds, contends) < 2) break;
+    if (round > 0 && (std::ranges::count_if(times, contends) < 2 || limits.Passed())) break;
     for (size_t i = 0; i < plans.size(); ++i) {
-      if (round > 0 && !contends(seconds[i])) continue;
-      progress(fmt::format("steps of plan {} of {} ({}), round {} of at most {}", i + 1,
-                           plans.size(), plans[i].kind, round + 1, kRounds));
+      const bool known = std::isfinite(times[i].seconds);
+      if (known && (round == 0 || !contends(times[i]))) continue;
+      limits.progress(fmt::format("steps of plan {} of {} ({}), round {} of at most {}", i + 1,
+                                  plans.size(), plans[i].kind, round + 1, kRounds));
       StepTimes step = TimeSteps(graph, options, plans[i]);
-      seconds[i] = std::min(seconds[i], step.seconds);
-      if (times != nullptr) (*times)[i] = std::move(step);
+      step.seconds = std::min(step.seconds, times[i].seconds);
+      times[i] = std::move(step);
     }
-    best = *std::min_element(seconds.begin(), seconds.end());
+    best = std::ranges::min_element(times, {}, &StepTimes::seconds)->seconds;
   }
   std::string line;
   for (size_t i = 0; i < plans.size(); ++i) {
-    line += fmt::format("{}{} {:.1f} ms", i == 0 ? "" : ", ", plans[i].kind, 1e3 * seconds[i]);
+    line +=
+        fmt::format("{}{} {:.1f} ms", i == 0 ? "" : ", ", plans[i].kind, 1e3 * times[i].seconds);
   }
-  const size_t fastest =
-      static_cast<size_t>(std::find(seconds.begin(), seconds.end(), best) - seconds.begin());
-  progress("");
-  Info("plans timed: {} a step; taking {}", line, plans[fastest].kind);
-  return plans[fastest];
+  const auto fastest = std::ranges::find(times, best, &StepTimes::seconds) - times.begin();
+  const TunedPlan& plan = plans[static_cast<size_t>(fastest)];
+  limits.progress("");
+  Info("plans timed: {} a step; taking {}", line, plan.kind);
+  return plan;
 }
 
 TuneResult Describe(const Graph& graph, const TunedPlan& plan, const StepTimes& times,
@@ -153,15 +154,15 @@ TuneResult Describe(const Graph& graph, const TunedPlan& plan, const StepTimes& 
 
 TuneResult Refine(const Graph& graph, const TrainerOptions& options, const TunedPlan& plan,
                   const StepTimes& times, const std::vector<ContendingLayer>& layers,
-                  const TuneProgress& progress) {
+                  const TuneLimits& limits) {
   Measured measured;
   measured.Add(layers, times, 0);
   size_t most = 0;
   for (const ContendingLayer& layer : layers) {
     for (const ContendingLayer::Op& op : layer.ops) most = std::max(most, op.contenders.size());
   }
-  for (size_t turn = 1; turn < most; ++turn) {
-    progress(fmt::format("steps with kernels that come near, {} of {}", turn, most - 1));
+  for (size_t turn = 1; turn < most && (turn == 1 || !limits.Passed()); ++turn) {
+    limits.progress(fmt::format("steps with kernels that come near, {} of {}", turn, most - 1));
     TunedPlan other = plan;
     for (size_t n = 0; n < layers.size(); ++n) {
       std::vector<std::string> names;
@@ -186,7 +187,7 @@ TuneResult Refine(const Graph& graph, const TrainerOptions& options, const Tuned
     }
     if (!names.empty()) result.plan.implementations[label] = names;
   }
-  progress("");
+  limits.progress("");
   return result;
 }
 

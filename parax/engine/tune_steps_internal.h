@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "parax/base/stop.h"
 #include "parax/engine/tune.h"
 
 // Kernels timed where they will run: in whole training steps, with all instances at work and the
@@ -33,14 +34,20 @@ struct StepTimes {
   std::vector<std::vector<double>> ops;
 };
 
+struct TuneLimits {
+  TuneProgress progress;
+  Clock::time_point enough;  // no close call is timed once more after this
+  bool Passed() const { return Clock::now() >= enough; }
+};
+
 // Trains some steps on synthetic images.
 StepTimes TimeSteps(const Graph& graph, const TrainerOptions& options, const TunedPlan& plan);
 
-// The fastest by whole steps, timed in turn. Ties go to the first. `times`, if not null, gets the
-// last times of each.
+// The fastest by whole steps, timed in turn. Ties go to the first. `times` gets each one's least
+// seconds and its ops' last ones; those it holds already are not timed again but in a close call.
 TunedPlan Fastest(const Graph& graph, const TrainerOptions& options,
-                  const std::vector<TunedPlan>& plans, const TuneProgress& progress,
-                  std::vector<StepTimes>* times = nullptr);
+                  const std::vector<TunedPlan>& plans, const TuneLimits& limits,
+                  std::vector<StepTimes>& times);
 
 // The plan itself, told in lines with `times`, and with what `layers` (a node each) say of its ops.
 TuneResult Describe(const Graph& graph, const TunedPlan& plan, const StepTimes& times,
@@ -50,6 +57,6 @@ TuneResult Describe(const Graph& graph, const TunedPlan& plan, const StepTimes& 
 // third one, and so on, beside `times`, the plan's own. Its layouts stay. `layers`: a node each.
 TuneResult Refine(const Graph& graph, const TrainerOptions& options, const TunedPlan& plan,
                   const StepTimes& times, const std::vector<ContendingLayer>& layers,
-                  const TuneProgress& progress);
+                  const TuneLimits& limits);
 
 }  // namespace parax

@@ -71,7 +71,7 @@ TEST(TuneTest, StepsDecideBetweenContenders) {
   }
   ASSERT_GT(others, 0);
   const TuneResult result =
-      Refine(setup.graph, setup.options, plan, times, layers, [](const std::string&) {});
+      Refine(setup.graph, setup.options, plan, times, layers, {[](const std::string&) {}, {}});
   EXPECT_EQ(result.plan.kind, "nhwc, tuned");
   for (size_t n = 0; n < layers.size(); ++n) {
     for (size_t op = 0; op < layers[n].ops.size(); ++op) {
